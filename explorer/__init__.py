@@ -1,0 +1,1 @@
+"""A constraint-solver schedule explorer and autotuner for GPU tile kernels."""

@@ -1,0 +1,1 @@
+"""Kernels: element types, buffers, regions, tile ops, loops; printer, access analysis, interpreter."""

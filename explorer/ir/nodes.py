@@ -1,0 +1,457 @@
+"""The kernel IR: a straight-line program of tile ops and loops over buffers.
+
+A `Kernel` says what is computed, never who computes it or when: no roles, no barriers, no rings.
+Names of buffers, loops and ops come from the user's source and are the handles by which schedules
+refer to them. Shapes, extents and regions are `Expr`s, so that one kernel serves every tile size;
+`at` fixes its Params.
+
+Invariant: every statement has an id that is unique in the kernel; what an op reads and writes is
+derived from its operands (`ir.access`), never declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from attrs import evolve, field, frozen
+
+from explorer.expr import (
+    FALSE,
+    Cond,
+    Expr,
+    IntLike,
+    Param,
+    Var,
+    const,
+    product,
+    substitute,
+    substitute_cond,
+    symbols,
+)
+from explorer.ir.dtypes import DType
+from explorer.machine import Scope
+
+# ---------------------------------------------------------------- buffers
+
+
+@frozen
+class Buffer:
+    """A named array of one scope; `shape` in elements."""
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: DType
+    scope: Scope
+
+    @property
+    def bits(self) -> Expr:
+        """Its size in bits, unpadded."""
+        return product(self.shape) * self.dtype.bits
+
+
+@frozen
+class Region:
+    """A box of a buffer: `start` and `extent` per dimension, in elements.
+
+    A dimension that was indexed rather than sliced has extent 1 and is listed in `squeezed`.
+    """
+
+    buffer: Buffer
+    start: tuple[Expr, ...]
+    extent: tuple[Expr, ...]
+    squeezed: frozenset[int] = frozenset()
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """The extents of the dimensions that remain after indexing."""
+        return tuple(e for axis, e in enumerate(self.extent) if axis not in self.squeezed)
+
+
+def whole(buffer: Buffer) -> Region:
+    """The region that is all of a buffer."""
+    return Region(buffer, tuple(const(0) for _ in buffer.shape), buffer.shape)
+
+
+# ---------------------------------------------------------------- element values
+
+
+@frozen
+class Literal:
+    """A number; infinite values are floats."""
+
+    value: float | int | bool
+
+
+@frozen
+class Index:
+    """A symbolic integer used as a value."""
+
+    expr: Expr
+
+
+@frozen
+class Element:
+    """One element of a buffer, read."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@frozen
+class Unary:
+    """op in neg not abs exp exp2 log log2 sqrt rsqrt tanh sigmoid floor ceil."""
+
+    op: str
+    operand: Value
+
+
+@frozen
+class Arith:
+    """op in + - * / // % min max pow & | ^ << >> < <= == != and or."""
+
+    op: str
+    lhs: Value
+    rhs: Value
+
+
+@frozen
+class Where:
+    """`then` where `cond` is true, else `otherwise`."""
+
+    cond: Value
+    then: Value
+    otherwise: Value
+
+
+@frozen
+class Cast:
+    """A value converted to another element type (round to nearest even; saturating to integers)."""
+
+    dtype: DType
+    operand: Value
+
+
+Value: TypeAlias = Literal | Index | Element | Unary | Arith | Where | Cast
+
+# ---------------------------------------------------------------- ops
+
+
+@frozen
+class Copy:
+    """dst <- src, converted to dst's type; reads outside a tensor give 0, writes there vanish."""
+
+    id: str
+    src: Region
+    dst: Region
+    line: int = field(default=0, eq=False)
+
+
+@frozen
+class Gemm:
+    """c (M x N) <- op(a) (M x K) op(b) (K x N) + (0 where `clear_accum` holds, else c).
+
+    `transpose_a`: a is stored K x M. `transpose_b`: b is stored N x K.
+    """
+
+    id: str
+    a: Region
+    b: Region
+    c: Region
+    transpose_a: bool
+    transpose_b: bool
+    clear_accum: Cond = FALSE
+    line: int = field(default=0, eq=False)
+
+
+@frozen
+class Fill:
+    """Every element of `dst` <- `value`."""
+
+    id: str
+    dst: Region
+    value: Value
+    line: int = field(default=0, eq=False)
+
+
+@frozen
+class Reduce:
+    """dst <- reduction of `src` over `axis`, combined with the old dst unless `clear`.
+
+    `kind` is one of max, min, sum, absmax.
+    """
+
+    id: str
+    kind: str
+    src: Region
+    dst: Region
+    axis: int
+    clear: bool = True
+    line: int = field(default=0, eq=False)
+
+
+@frozen
+class Store:
+    """buffer[indices] <- value, or buffer[indices] += value as one atomic step."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Value
+    atomic: bool = False
+
+
+@frozen
+class Map:
+    """An element-wise body over independent axes: `stores` in order, for each index tuple.
+
+    A store may be guarded: `guards[i]` holds for store i (TRUE where unguarded).
+    """
+
+    id: str
+    axes: tuple[tuple[str, Expr], ...]
+    stores: tuple[Store, ...]
+    guards: tuple[Cond, ...]
+    line: int = field(default=0, eq=False)
+
+
+@frozen
+class Define:
+    """The integer scalar `name` <- `value`; later Exprs refer to it as Var(name)."""
+
+    id: str
+    name: str
+    value: Value
+    line: int = field(default=0, eq=False)
+
+
+Op: TypeAlias = Copy | Gemm | Fill | Reduce | Map | Define
+
+# ---------------------------------------------------------------- statements
+
+
+@frozen
+class Loop:
+    """for var in range(start, start + extent). `kind`: serial, pipelined, unrolled, persistent.
+
+    `num_stages` is the iterations that the author allows in flight (0 or 1: no overlap).
+    """
+
+    id: str
+    var: str
+    start: Expr
+    extent: Expr
+    kind: str
+    num_stages: int
+    body: tuple[Stmt, ...]
+    line: int = field(default=0, eq=False)
+
+
+@frozen
+class If:
+    """Statements under a condition on scalars; there is no else."""
+
+    id: str
+    cond: Cond
+    body: tuple[Stmt, ...]
+    line: int = field(default=0, eq=False)
+
+
+@frozen
+class While:
+    """Statements repeated while a condition on scalars holds."""
+
+    id: str
+    cond: Cond
+    body: tuple[Stmt, ...]
+    line: int = field(default=0, eq=False)
+
+
+@frozen
+class Group:
+    """Several statements that a schedule places as one op (`with T.ws_op(...)`)."""
+
+    id: str
+    body: tuple[Stmt, ...]
+    line: int = field(default=0, eq=False)
+
+
+Stmt: TypeAlias = Op | Loop | If | While | Group
+Block: TypeAlias = Loop | If | While | Group
+
+
+@frozen
+class Kernel:
+    """A traced kernel.
+
+    `grid` is the launch: (block variable, extent) pairs, fastest first. `outputs` are derived from
+    the writes (`ir.access.outputs`). `params` names the open Params in order of first use.
+    """
+
+    name: str
+    tensors: tuple[Buffer, ...]
+    grid: tuple[tuple[str, Expr], ...]
+    threads: Expr
+    buffers: tuple[Buffer, ...]
+    body: tuple[Stmt, ...]
+    params: tuple[str, ...] = ()
+
+    def at(self, **sizes: int) -> Kernel:
+        """The kernel with those Params fixed; KeyError for a name that is not one of them."""
+        unknown = set(sizes) - set(self.params)
+        if unknown:
+            raise KeyError(
+                f"kernel '{self.name}' has no Param {', '.join(sorted(unknown))}; "
+                f"it has {', '.join(self.params) or 'none'}"
+            )
+        left = tuple(name for name in self.params if name not in sizes)
+        return evolve(replace_symbols(self, sizes), params=left)
+
+    def buffer(self, name: str) -> Buffer:
+        """The tensor or on-chip buffer of that name."""
+        for buffer in (*self.tensors, *self.buffers):
+            if buffer.name == name:
+                return buffer
+        raise KeyError(f"kernel '{self.name}' has no buffer '{name}'")
+
+    def statement(self, statement_id: str) -> Stmt:
+        """The statement of that id."""
+        for statement, _ in walk(self.body):
+            if statement.id == statement_id:
+                return statement
+        raise KeyError(f"kernel '{self.name}' has no statement '{statement_id}'")
+
+
+def walk(
+    body: tuple[Stmt, ...], parents: tuple[Block, ...] = ()
+) -> Iterator[tuple[Stmt, tuple[Block, ...]]]:
+    """Every statement in program order, with the blocks around it, outermost first."""
+    for statement in body:
+        yield statement, parents
+        if isinstance(statement, Loop | If | While | Group):
+            yield from walk(statement.body, (*parents, statement))
+
+
+def ops(body: tuple[Stmt, ...]) -> Iterator[Op]:
+    """Every op in program order."""
+    for statement, _ in walk(body):
+        if not isinstance(statement, Loop | If | While | Group):
+            yield statement
+
+
+# ---------------------------------------------------------------- rewriting
+
+
+@frozen
+class Rewrite:
+    """A substitution applied to whole statements: symbols by name, buffers by name."""
+
+    env: Mapping[str, IntLike] = {}
+    buffers: Mapping[str, Buffer] = {}
+
+    def expr(self, expr: Expr) -> Expr:
+        return substitute(expr, self.env) if self.env else expr
+
+    def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(self.expr(expr) for expr in exprs)
+
+    def cond(self, cond: Cond) -> Cond:
+        return substitute_cond(cond, self.env)
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        renamed = self.buffers.get(buffer.name, buffer)
+        return evolve(renamed, shape=self.exprs(renamed.shape))
+
+    def region(self, region: Region) -> Region:
+        return evolve(
+            region,
+            buffer=self.buffer(region.buffer),
+            start=self.exprs(region.start),
+            extent=self.exprs(region.extent),
+        )
+
+    def value(self, value: Value) -> Value:
+        match value:
+            case Index(expr):
+                return Index(self.expr(expr))
+            case Element(buffer, indices):
+                return Element(self.buffer(buffer), self.exprs(indices))
+            case Unary(op, operand):
+                return Unary(op, self.value(operand))
+            case Arith(op, lhs, rhs):
+                return Arith(op, self.value(lhs), self.value(rhs))
+            case Where(cond, then, otherwise):
+                return Where(self.value(cond), self.value(then), self.value(otherwise))
+            case Cast(dtype, operand):
+                return Cast(dtype, self.value(operand))
+        return value
+
+    def stmts(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(self.stmt(statement) for statement in body)
+
+    def stmt(self, node: Stmt) -> Stmt:
+        match node:
+            case Copy():
+                return evolve(node, src=self.region(node.src), dst=self.region(node.dst))
+            case Gemm():
+                return evolve(
+                    node,
+                    a=self.region(node.a),
+                    b=self.region(node.b),
+                    c=self.region(node.c),
+                    clear_accum=self.cond(node.clear_accum),
+                )
+            case Fill():
+                return evolve(node, dst=self.region(node.dst), value=self.value(node.value))
+            case Reduce():
+                return evolve(node, src=self.region(node.src), dst=self.region(node.dst))
+            case Map():
+                return evolve(
+                    node,
+                    axes=tuple((name, self.expr(extent)) for name, extent in node.axes),
+                    stores=tuple(
+                        evolve(
+                            store,
+                            buffer=self.buffer(store.buffer),
+                            indices=self.exprs(store.indices),
+                            value=self.value(store.value),
+                        )
+                        for store in node.stores
+                    ),
+                    guards=tuple(self.cond(guard) for guard in node.guards),
+                )
+            case Define():
+                return evolve(node, value=self.value(node.value))
+            case Loop():
+                return evolve(
+                    node,
+                    start=self.expr(node.start),
+                    extent=self.expr(node.extent),
+                    body=self.stmts(node.body),
+                )
+            case If() | While():
+                return evolve(node, cond=self.cond(node.cond), body=self.stmts(node.body))
+            case Group():
+                return evolve(node, body=self.stmts(node.body))
+
+
+def replace_symbols(kernel: Kernel, env: Mapping[str, IntLike]) -> Kernel:
+    """The kernel with symbols replaced everywhere."""
+    rewrite = Rewrite(env)
+    return evolve(
+        kernel,
+        tensors=tuple(rewrite.buffer(buffer) for buffer in kernel.tensors),
+        grid=tuple((name, rewrite.expr(extent)) for name, extent in kernel.grid),
+        threads=rewrite.expr(kernel.threads),
+        buffers=tuple(rewrite.buffer(buffer) for buffer in kernel.buffers),
+        body=rewrite.stmts(kernel.body),
+    )
+
+
+def free_vars(expr: Expr | Cond) -> frozenset[str]:
+    """Names of the run-time integers in an Expr or a Cond."""
+    return frozenset(symbol.name for symbol in symbols(expr) if isinstance(symbol, Var))
+
+
+def open_params(expr: Expr | Cond) -> frozenset[str]:
+    """Names of the Params in an Expr or a Cond."""
+    return frozenset(symbol.name for symbol in symbols(expr) if isinstance(symbol, Param))

@@ -1,0 +1,1 @@
+"""Role programs and the simulator that executes them barrier by barrier."""

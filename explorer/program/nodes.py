@@ -1,0 +1,203 @@
+"""Role programs: what every role of a block does, step by step.
+
+A program is what the passes make of a kernel and a schedule, what the simulator executes, and what
+the emitters print. All backends share it.
+
+Cycles. A pipeline's n-th cycle (n = 0, 1, ... over the whole life of a block, across persistent
+tiles) uses slot n % depth; the full barrier's n-th phase completes it, and the empty barrier's n-th
+phase frees it. Each role counts, per pipeline and side, the cycles it has opened (`Wait`) and closed
+(`Signal`); the k-th Wait of a role is about its k-th cycle, in loops, under guards and at prologues
+alike, so no step carries a phase formula. With several roles on an alternating side a role passes
+over the others' cycles with `Skip`.
+
+Invariant: waits and signals of a role are balanced on every path; an op's `uses` name the pipeline
+cycle that each ring buffer is bound to.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+from explorer.expr import Cond, Expr
+from explorer.ir.nodes import Buffer, Op
+from explorer.schedule.extensions import CopyRoute, Launch
+from explorer.schedule.ws import WSRole
+
+
+class Cycle(StrEnum):
+    """Which cycle of a pipeline an op's buffer is bound to.
+
+    OPEN: the one its role has open (last Wait). LAST: the last that the role closed. NEXT: the one
+    that it will open next. The latter two are accesses from outside the pipeline's scope.
+    """
+
+    OPEN = "open"
+    LAST = "last"
+    NEXT = "next"
+
+
+@frozen
+class Use:
+    """The slot of one ring level of one buffer: buffer[cycle % depth of the pipeline]."""
+
+    buffer: str
+    pipeline: str
+    cycle: Cycle = Cycle.OPEN
+
+
+@frozen
+class Exec:
+    """Run a tile op; `uses` bind its ring buffers, outermost pipeline first.
+
+    `route` says how a global-to-shared copy travels. `asynchronous` marks a matrix op that completes
+    at a later Drain.
+    """
+
+    op: Op
+    uses: tuple[Use, ...] = ()
+    route: CopyRoute | None = None
+    asynchronous: bool = False
+
+
+@frozen
+class Wait:
+    """Wait for the next cycle of a pipeline: full barrier (consumer) or empty barrier (producer)."""
+
+    pipeline: str
+    full: bool
+
+
+@frozen
+class Signal:
+    """Close the oldest unclosed cycle: arrive at the full (producer) or empty (consumer) barrier.
+
+    `threads` arrives once per thread of the role, else once per role (its bytes do the rest).
+    """
+
+    pipeline: str
+    full: bool
+    threads: bool = True
+
+
+@frozen
+class Skip:
+    """Pass over cycles that belong to other roles of an alternating side."""
+
+    pipeline: str
+    full: bool
+    cycles: Expr
+
+
+@frozen
+class Drain:
+    """Wait until at most `pending` asynchronous matrix ops of this role are in flight."""
+
+    pending: int
+
+
+@frozen
+class RoleSync:
+    """A barrier among all warps of the role: one writes what another reads."""
+
+
+@frozen
+class For:
+    """for var in range(start, stop): body. `unroll` asks the emitter to unroll."""
+
+    var: str
+    start: Expr
+    stop: Expr
+    body: tuple[Step, ...]
+    unroll: bool = False
+
+
+@frozen
+class When:
+    """body where the condition holds."""
+
+    cond: Cond
+    body: tuple[Step, ...]
+
+
+@frozen
+class Repeat:
+    """body while the condition holds."""
+
+    cond: Cond
+    body: tuple[Step, ...]
+
+
+Step: TypeAlias = Exec | Wait | Signal | Skip | Drain | RoleSync | For | When | Repeat
+
+
+@frozen
+class Ring:
+    """A buffer with versions: one leading dimension per pipeline that binds it, outermost first.
+
+    `levels` are (pipeline, depth); empty for a buffer without versions.
+    """
+
+    buffer: Buffer
+    levels: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def versions(self) -> int:
+        """Copies of the buffer: the product of its depths."""
+        result = 1
+        for _, depth in self.levels:
+            result *= depth
+        return result
+
+
+@frozen
+class Barriers:
+    """The full and the empty barrier arrays of a pipeline, `depth` each, and their arrive counts."""
+
+    pipeline: str
+    depth: int
+    full_count: int
+    empty_count: int
+
+
+@frozen
+class RoleProgram:
+    """The steps that one role runs for every tile of its block.
+
+    `private` are the buffers of which the role has a copy of its own. `share` is its (index, count)
+    among roles that split the same ops by rows.
+    """
+
+    role: WSRole
+    body: tuple[Step, ...]
+    private: tuple[Buffer, ...] = ()
+    share: tuple[int, int] = (0, 1)
+
+
+@frozen
+class Program:
+    """A kernel under a schedule, all sizes fixed.
+
+    The grid is walked as `launch` says: every block runs each role's body once a tile, with the
+    cycle counts running on from tile to tile.
+    """
+
+    name: str
+    machine: str
+    tensors: tuple[Buffer, ...]
+    grid: tuple[tuple[str, Expr], ...]
+    launch: Launch
+    num_warps: int
+    rings: tuple[Ring, ...]
+    barriers: tuple[Barriers, ...]
+    roles: tuple[RoleProgram, ...]
+    matrix: tuple[tuple[str, int, int], ...] = field(default=())
+
+    def ring(self, buffer: str) -> Ring:
+        """The ring of a shared buffer; KeyError where it has none."""
+        for ring in self.rings:
+            if ring.buffer.name == buffer:
+                return ring
+        raise KeyError(buffer)

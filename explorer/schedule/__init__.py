@@ -1,0 +1,1 @@
+"""Schedules: the seed's classes, their extensions, binding, printing."""

@@ -1,0 +1,158 @@
+"""What fast kernels need and the seeds' classes cannot say.
+
+Each extension states whether TileLang 0.1.15 can express it. An absent extension has the seed's
+meaning: one role a side, every release right after the last use, one block, no raster.
+
+Invariant: extensions add to a WSSchedule and never change what its classes mean.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from attrs import field, frozen
+
+from explorer.schedule.ws import _int, _name
+
+
+class SideMode(StrEnum):
+    """How several roles stand on one side of a pipeline.
+
+    SHARED: each role waits and signals every cycle; the arrive count is the sum over the roles.
+    ALTERNATING: cycle i of the distributed loop belongs to role i mod n; the count is one role's.
+    """
+
+    SHARED = "shared"
+    ALTERNATING = "alternating"
+
+
+@frozen
+class Side:
+    """Several roles on the consumer (or producer) side of a pipeline. Not in TileLang 0.1.15."""
+
+    pipeline: str = field(validator=_name)
+    producer: bool
+    mode: SideMode
+    roles: tuple[str, ...]
+
+
+@frozen
+class Split:
+    """Roles that execute the same ops, each on an equal share of the rows (leading dimension).
+
+    Every fragment they touch is divided along its rows. TileLang 0.1.15 expresses it only as one
+    role with more warps.
+    """
+
+    roles: tuple[str, ...]
+
+
+@frozen
+class OpStage:
+    """The iteration offset of an op inside its role. In TileLang 0.1.15 only through its syncs."""
+
+    role: str = field(validator=_name)
+    op: str = field(validator=_name)
+    stage: int = field(validator=_int)
+
+
+@frozen
+class MatrixLag:
+    """An asynchronous gemm completes, and frees its slots, `lag` iterations after its issue.
+
+    Not in TileLang 0.1.15, whose wgmma completes in place.
+    """
+
+    op: str = field(validator=_name)
+    lag: int = field(validator=_int)
+
+
+class Raster(StrEnum):
+    """The order in which tiles are handed to blocks: which grid axis moves fastest."""
+
+    ROW = "row"
+    COLUMN = "column"
+    GROUPED = "grouped"
+
+
+@frozen
+class Launch:
+    """How blocks walk the grid.
+
+    `blocks` resident blocks stride over all tiles (persistent); 0 launches one block a tile.
+    `raster` orders the tiles; `group` is the width of a grouped raster in tiles. TileLang 0.1.15
+    expresses persistence as a loop of the kernel, and the raster as `T.use_swizzle`.
+    """
+
+    blocks: int = field(default=0, validator=_int)
+    raster: Raster = Raster.ROW
+    group: int = field(default=1, validator=_int)
+
+
+class CopyRoute(StrEnum):
+    """How a global-to-shared copy travels; arrive counts follow it.
+
+    BULK: the tensor copy engine, counted in bytes. ASYNC: cp.async, a deferred arrive a thread.
+    ELEMENT: loads and stores of the role's threads, a proxy fence, an arrive a thread.
+    """
+
+    BULK = "bulk"
+    ASYNC = "async"
+    ELEMENT = "element"
+
+
+@frozen
+class Route:
+    """The route of one copy. TileLang 0.1.15 chooses it by itself."""
+
+    op: str = field(validator=_name)
+    route: CopyRoute
+
+
+@frozen
+class StagedStore:
+    """A fragment-to-global copy that passes through a shared buffer named `staging`.
+
+    The kernel gets one more buffer and one more op (`<op>_stage`). TileLang 0.1.15 expresses it as
+    two copies in the kernel.
+    """
+
+    op: str = field(validator=_name)
+    staging: str = field(validator=_name)
+
+
+@frozen
+class MatrixTile:
+    """The instruction shape m x n chosen for a gemm. TileLang 0.1.15 chooses it by itself."""
+
+    op: str = field(validator=_name)
+    m: int = field(validator=_int)
+    n: int = field(validator=_int)
+
+
+@frozen
+class Extensions:
+    """All extensions of one schedule; empty means the seed's meaning throughout."""
+
+    sides: tuple[Side, ...] = ()
+    splits: tuple[Split, ...] = ()
+    stages: tuple[OpStage, ...] = ()
+    lags: tuple[MatrixLag, ...] = ()
+    launch: Launch = Launch()
+    routes: tuple[Route, ...] = ()
+    staged: tuple[StagedStore, ...] = ()
+    matrix: tuple[MatrixTile, ...] = ()
+
+    def side(self, pipeline: str, producer: bool) -> Side | None:
+        """The extended side of a pipeline, or None where one role stands there."""
+        return next(
+            (s for s in self.sides if s.pipeline == pipeline and s.producer == producer), None
+        )
+
+    def split_of(self, role: str) -> Split | None:
+        """The split that a role takes part in, or None."""
+        return next((split for split in self.splits if role in split.roles), None)
+
+    def lag(self, op: str) -> int:
+        """The lag of a gemm in iterations; 0 where it completes in place."""
+        return next((lag.lag for lag in self.lags if lag.op == op), 0)
