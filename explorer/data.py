@@ -1,8 +1,8 @@
 """How values are stored: JSON documents with a format version, and stable digests.
 
-Every stored type is an attrs class. A union of classes is written with a "kind" tag, so that reading
-is unambiguous; `register_union` declares one. Unknown fields, wrong types and versions of the
-future are errors in one line.
+Every stored type is an attrs class. A union of classes is written with a "kind" tag, so that
+reading is unambiguous; `register_union` declares one. Unknown fields, wrong types and versions of
+the future are errors in one line.
 
 Invariant: `loads(dumps(x), type(x)) == x`, and `digest` of equal values is equal in every process.
 """

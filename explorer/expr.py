@@ -1,8 +1,8 @@
 """Symbolic integers and conditions over them.
 
 An `Expr` is a tree over constants and symbols; a `Cond` is a truth value over Exprs. The same tree
-is evaluated to an int by the checker and the interpreter, printed as C by the emitters, and lowered
-to solver terms by `constraints`, so that a formula is written once.
+is evaluated to an int by the checker and the interpreter, printed as C by the emitters, and
+lowered to solver terms by `constraints`, so that a formula is written once.
 
 Symbols are of two kinds: a `Param` is a tile size or another choice, fixed before a kernel runs; a
 `Var` is a loop index, a block index or a scalar read at run time.
@@ -14,7 +14,7 @@ and modulo are floored, as in Python, and their divisors are positive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from attrs import frozen
@@ -308,7 +308,7 @@ def round_up(value: IntLike, multiple: IntLike) -> Expr:
     return ceildiv(value, multiple) * const(multiple)
 
 
-def total(values: Iterator[IntLike] | tuple[IntLike, ...] | list[IntLike]) -> Expr:
+def total(values: Iterable[IntLike]) -> Expr:
     """The sum of any number of integers."""
     result: Expr = Const(0)
     for value in values:
@@ -316,7 +316,7 @@ def total(values: Iterator[IntLike] | tuple[IntLike, ...] | list[IntLike]) -> Ex
     return result
 
 
-def product(values: Iterator[IntLike] | tuple[IntLike, ...] | list[IntLike]) -> Expr:
+def product(values: Iterable[IntLike]) -> Expr:
     """The product of any number of integers."""
     result: Expr = Const(1)
     for value in values:

@@ -124,7 +124,7 @@ H200 = Machine(
     threads_per_warp=32,
     warps_per_group=4,
     max_warps=32,
-    memories=(MemoryScope(Scope.SHARED, 232448, 16),),
+    memories=(MemoryScope(Scope.SHARED, 232448, 1024),),
     matrix_shapes=tuple(MatrixShape(64, n, 32) for n in range(8, 257, 8)),
     barrier_bytes=8,
     registers=RegisterFile(total=65536, request_min=24, request_max=256, request_step=8),

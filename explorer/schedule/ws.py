@@ -170,6 +170,10 @@ class WSScope:
         return next((body for name, body in self.bodies if name == role), ())
 
 
+def _tuple(values: Any) -> Any:
+    return tuple(values)
+
+
 def _items(instance: Any, attribute: Any, values: Any) -> None:
     kind = _MEMBERS[attribute.name]
     for value in values:
@@ -191,9 +195,9 @@ class WSSchedule:
     """
 
     num_warps: int = field(validator=_int)
-    roles: tuple[WSRole, ...] = field(converter=tuple, validator=_items)
-    pipelines: tuple[WSPipeline, ...] = field(converter=tuple, validator=_items)
-    scopes: tuple[WSScope, ...] = field(converter=tuple, validator=_items)
+    roles: tuple[WSRole, ...] = field(converter=_tuple, validator=_items)
+    pipelines: tuple[WSPipeline, ...] = field(converter=_tuple, validator=_items)
+    scopes: tuple[WSScope, ...] = field(converter=_tuple, validator=_items)
 
     def role(self, name: str) -> WSRole:
         """The role of that name; KeyError where there is none."""

@@ -1,0 +1,172 @@
+"""The solver's model of a search space: every rule over every skeleton, every choice a variable.
+
+Invariant: an assignment that the model returns satisfies all rules; `unknown` is a status of its
+own and is never reported as infeasible. The model's answers depend only on the space and on the
+sequence of its calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+import z3
+from attrs import frozen
+
+from explorer.constraints.lower import lower_cond
+from explorer.constraints.rules import RULES
+from explorer.expr import TRUE
+from explorer.space import SKELETON, SearchSpace
+
+# Deterministic effort of one query; a query that needs more is answered 'unknown'.
+QUERY_RESOURCES = 20_000_000
+
+
+class Status(StrEnum):
+    """The answer to 'is there a legal assignment'."""
+
+    FOUND = "found"
+    EXHAUSTED = "exhausted"
+    UNKNOWN = "unknown"
+
+
+@frozen
+class Projection:
+    """A legal assignment near a wish, or why there is none."""
+
+    status: Status
+    assignment: tuple[tuple[str, int], ...] = ()
+
+
+class SkeletonModel:
+    """Legal numbers of one skeleton: a variable for every choice that it uses."""
+
+    def __init__(self, space: SearchSpace, index: int) -> None:
+        active = space.active(index)
+        self.choices = tuple(choice for choice in space.choices if choice.name in active)
+        self._terms: dict[str, Any] = {choice.name: z3.Int(choice.name) for choice in self.choices}
+        self._guards: dict[str, Any] = {rule.id: z3.Bool(f"rule:{rule.id}") for rule in RULES}
+        self._solver = z3.SimpleSolver()
+        self._solver.set("rlimit", QUERY_RESOURCES)
+        self._solver.set("random_seed", 0)
+        for choice in self.choices:
+            term = self._terms[choice.name]
+            self._solver.add(z3.Or(*(term == value for value in choice.domain)))
+        for rule in RULES:
+            for requirement in rule.requirements(space.skeletons[index].plan, space.machine):
+                if requirement.holds != TRUE:
+                    cond = lower_cond(requirement.holds, self._terms)
+                    self._solver.add(z3.Implies(self._guards[rule.id], cond))
+
+    def check(self, fixed: Mapping[str, int]) -> Any:
+        """The solver's answer with those choices fixed."""
+        same = (self._terms[name] == value for name, value in fixed.items())
+        return self._solver.check(*self._guards.values(), *same)
+
+    def project(self, wish: Mapping[str, int]) -> Projection:
+        """The legal numbers nearest to `wish`, choice by choice in order."""
+        exact = {choice.name: wish[choice.name] for choice in self.choices}
+        if self.check(exact) == z3.sat:
+            return Projection(Status.FOUND, tuple(exact.items()))
+        answer = self.check({})
+        if answer != z3.sat:
+            return Projection(Status.EXHAUSTED if answer == z3.unsat else Status.UNKNOWN)
+        found: dict[str, int] = {}
+        for choice in self.choices:
+            for value in _by_distance(choice.domain, wish[choice.name]):
+                if self.check({**found, choice.name: value}) == z3.sat:
+                    found[choice.name] = value
+                    break
+            else:
+                return Projection(Status.UNKNOWN)
+        return Projection(Status.FOUND, tuple(found.items()))
+
+    def forbid(self, assignment: Mapping[str, int]) -> None:
+        """Never return these numbers again."""
+        self._solver.add(z3.Or(*(t != assignment[name] for name, t in self._terms.items())))
+
+    def unsatisfied(self) -> frozenset[str]:
+        """Ids of rules that together leave nothing legal; no smaller part of them does."""
+        if self.check({}) != z3.unsat:
+            return frozenset()
+        core = {str(term).removeprefix("rule:") for term in self._solver.unsat_core()}
+        for rule_id in sorted(core):
+            kept = [self._guards[name] for name in core - {rule_id}]
+            if self._solver.check(*kept) == z3.unsat:
+                core.discard(rule_id)
+        return frozenset(core)
+
+
+class FeasibleModel:
+    """Legal assignments of a space. `seconds` is the solver's time so far, set-up included."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self.space = space
+        self.seconds = 0.0
+        self._models: dict[int, SkeletonModel] = {}
+        self._spent: set[int] = set()
+
+    def _model(self, skeleton: int) -> SkeletonModel:
+        if skeleton not in self._models:
+            self._models[skeleton] = SkeletonModel(self.space, skeleton)
+        return self._models[skeleton]
+
+    def project(self, wish: Mapping[str, int]) -> Projection:
+        """The legal, not forbidden assignment nearest to `wish`, choice by choice in order.
+
+        Each choice keeps its wished value where some legal assignment allows it, given the choices
+        before, else takes the allowed value nearest to it in the domain's order.
+        """
+        with self._timed():
+            unknown = False
+            for skeleton in _by_distance(self.space.choice(SKELETON).domain, wish[SKELETON]):
+                if skeleton in self._spent:
+                    continue
+                near = self._model(skeleton).project(wish)
+                if near.status == Status.FOUND:
+                    whole = {**wish, **dict(near.assignment), SKELETON: skeleton}
+                    return Projection(Status.FOUND, tuple(self.space.canonical(whole).items()))
+                if near.status == Status.EXHAUSTED:
+                    self._spent.add(skeleton)
+                unknown |= near.status == Status.UNKNOWN
+            return Projection(Status.UNKNOWN if unknown else Status.EXHAUSTED)
+
+    def forbid(self, assignment: Mapping[str, int]) -> None:
+        """Never return this assignment again."""
+        with self._timed():
+            self._model(assignment[SKELETON]).forbid(assignment)
+
+    def is_legal(self, assignment: Mapping[str, int]) -> bool | None:
+        """Whether an assignment is legal and not forbidden; None where the solver cannot tell."""
+        model = self._model(assignment[SKELETON])
+        fixed = {choice.name: assignment[choice.name] for choice in model.choices}
+        return {z3.sat: True, z3.unsat: False}.get(model.check(fixed))
+
+    def explain_empty(self) -> tuple[str, ...]:
+        """Where nothing is legal: each rule that empties a skeleton, and what helps."""
+        core: set[str] = set()
+        for skeleton in self.space.choice(SKELETON).domain:
+            core |= self._model(skeleton).unsatisfied()
+        return tuple(
+            f"{rule.id}: {rule.sentence}; {rule.remedy}" for rule in RULES if rule.id in core
+        )
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started
+
+
+def _by_distance(domain: tuple[int, ...], wished: int) -> list[int]:
+    """The values of a domain, nearest in its order first; ties go to the earlier."""
+    if wished not in domain:
+        return list(domain)
+    centre = domain.index(wished)
+    order = sorted(range(len(domain)), key=lambda index: (abs(index - centre), index))
+    return [domain[index] for index in order]

@@ -1,0 +1,1 @@
+"""Footprint arithmetic and placement of on-chip buffers."""

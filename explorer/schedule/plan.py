@@ -1,0 +1,279 @@
+"""A schedule whose numbers may be symbolic: the form that rules are written against.
+
+The search space holds Plans in which depths, stages, warps, registers and tile sizes are Params; a
+finished schedule becomes the same Plan with an environment that gives each Param its value. A rule
+is therefore written once, over a Plan, and serves the checker and the solver alike.
+
+Invariant: `fix(plan, env)` of `open_plan(kernel, schedule)` returns the schedule's own WSSchedule
+and Extensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import field, fields, frozen
+
+from explorer.expr import Expr, Param, const, evaluate, maximum
+from explorer.ir.nodes import Kernel
+from explorer.ir.transforms import stage_store
+from explorer.schedule.extensions import (
+    Extensions,
+    Launch,
+    MatrixLag,
+    MatrixTile,
+    OpStage,
+    Raster,
+    Route,
+    Side,
+    Split,
+    StagedStore,
+)
+from explorer.schedule.ws import (
+    WSOpRef,
+    WSPipeline,
+    WSRole,
+    WSSchedule,
+    WSScope,
+    WSSync,
+    WSSyncKind,
+)
+
+
+@frozen
+class PlanRole:
+    """A role: its warps [lo, lo + warps) and its register request (0: none)."""
+
+    name: str
+    lo: Expr
+    warps: Expr
+    nreg: Expr
+
+
+@frozen
+class PlanPipeline:
+    """A ring of `depth` slots of its buffers."""
+
+    name: str
+    buffers: tuple[str, ...]
+    depth: Expr
+
+
+@frozen
+class PlanOp:
+    """An op or a child scope, by id, at a stage."""
+
+    id: str
+    stage: Expr = const(0)
+
+
+@frozen
+class PlanSync:
+    """A synchronization point of a pipeline at a stage."""
+
+    kind: WSSyncKind
+    pipeline: str
+    stage: Expr = const(0)
+
+
+PlanEntry = PlanOp | PlanSync
+
+
+@frozen
+class PlanScope:
+    """A loop, or the root, with the entries of every role."""
+
+    id: str
+    bodies: tuple[tuple[str, tuple[PlanEntry, ...]], ...]
+
+    def body(self, role: str) -> tuple[PlanEntry, ...]:
+        """The entries of a role; empty where it has none."""
+        return next((body for name, body in self.bodies if name == role), ())
+
+
+@frozen
+class Plan:
+    """The whole schedule. `kernel` is the kernel after the rewrites that the plan asks for.
+
+    `lags` are (gemm, iterations); `matrix` are (gemm, index into the machine's matrix shapes).
+    `raster` is an index into `Raster`.
+    """
+
+    kernel: Kernel
+    num_warps: Expr
+    roles: tuple[PlanRole, ...]
+    pipelines: tuple[PlanPipeline, ...]
+    scopes: tuple[PlanScope, ...]
+    sides: tuple[Side, ...] = ()
+    splits: tuple[Split, ...] = ()
+    lags: tuple[tuple[str, Expr], ...] = ()
+    matrix: tuple[tuple[str, Expr, Expr], ...] = ()
+    routes: tuple[Route, ...] = ()
+    staged: tuple[StagedStore, ...] = ()
+    blocks: Expr = field(default=const(0))
+    raster: Expr = field(default=const(0))
+    group: Expr = field(default=const(1))
+
+    @property
+    def text(self) -> str:
+        """The plan without its kernel, as stable text."""
+        values = (getattr(self, each.name) for each in fields(Plan) if each.name != "kernel")
+        return "\n".join(map(repr, values))
+
+    def role(self, name: str) -> PlanRole:
+        """The role of that name; KeyError where there is none."""
+        for role in self.roles:
+            if role.name == name:
+                return role
+        raise KeyError(name)
+
+    def pipeline(self, name: str) -> PlanPipeline:
+        """The pipeline of that name; KeyError where there is none."""
+        for pipeline in self.pipelines:
+            if pipeline.name == name:
+                return pipeline
+        raise KeyError(name)
+
+    def scope(self, scope_id: str) -> PlanScope | None:
+        """The scope of that id, or None."""
+        return next((scope for scope in self.scopes if scope.id == scope_id), None)
+
+    def lag(self, op: str) -> Expr:
+        """The lag of a gemm; 0 where it completes in place."""
+        return next((lag for name, lag in self.lags if name == op), const(0))
+
+
+def scheduled_kernel(kernel: Kernel, extensions: Extensions) -> Kernel:
+    """The kernel after the rewrites that the extensions ask for."""
+    for store in extensions.staged:
+        kernel = stage_store(kernel, store.op, store.staging)
+    return kernel
+
+
+def open_plan(
+    kernel: Kernel, ws: WSSchedule, extensions: Extensions
+) -> tuple[Plan, dict[str, int]]:
+    """The plan of a finished schedule and the values of its Params.
+
+    Depths, register requests and warp counts become Params, so that a rule that fails can be asked
+    for which value of which number it would hold.
+    """
+    values: dict[str, int] = {}
+
+    def param(name: str, value: int) -> Expr:
+        values[name] = value
+        return Param(name)
+
+    roles = tuple(
+        PlanRole(
+            role.name,
+            const(role.warps_lo),
+            param(f"warps_{role.name}", role.warps),
+            param(f"nreg_{role.name}", role.max_nreg),
+        )
+        for role in ws.roles
+    )
+    pipelines = tuple(
+        PlanPipeline(ring.name, ring.buffers, param(f"depth_{ring.name}", ring.depth))
+        for ring in ws.pipelines
+    )
+    stages = {(each.role, each.op): each.stage for each in extensions.stages}
+    launch = extensions.launch
+    plan = Plan(
+        kernel=scheduled_kernel(kernel, extensions),
+        num_warps=const(ws.num_warps),
+        roles=roles,
+        pipelines=pipelines,
+        scopes=tuple(_open_scope(scope, stages) for scope in ws.scopes),
+        sides=extensions.sides,
+        splits=extensions.splits,
+        lags=tuple((lag.op, param(f"lag_{lag.op}", lag.lag)) for lag in extensions.lags),
+        matrix=tuple((tile.op, const(tile.m), const(tile.n)) for tile in extensions.matrix),
+        routes=extensions.routes,
+        staged=extensions.staged,
+        blocks=param("blocks", launch.blocks),
+        raster=const(tuple(Raster).index(launch.raster)),
+        group=const(launch.group),
+    )
+    return plan, values
+
+
+def _open_scope(scope: WSScope, stages: Mapping[tuple[str, str], int]) -> PlanScope:
+    def entry(role: str, instr: WSOpRef | WSSync) -> PlanEntry:
+        if isinstance(instr, WSSync):
+            return PlanSync(instr.kind, instr.pipeline, const(instr.stage))
+        return PlanOp(instr.id, const(stages.get((role, instr.id), 0)))
+
+    return PlanScope(
+        scope.id,
+        tuple((role, tuple(entry(role, each) for each in body)) for role, body in scope.bodies),
+    )
+
+
+def fix(plan: Plan, env: Mapping[str, int]) -> tuple[WSSchedule, Extensions]:
+    """The schedule of a plan under values for all its Params."""
+
+    def value(expr: Expr) -> int:
+        return evaluate(expr, env)
+
+    def fix_entry(entry: PlanEntry) -> WSOpRef | WSSync:
+        if isinstance(entry, PlanSync):
+            return WSSync(entry.kind, entry.pipeline, value(entry.stage))
+        return WSOpRef(entry.id)
+
+    ws = WSSchedule(
+        num_warps=value(plan.num_warps),
+        roles=tuple(
+            WSRole(
+                role.name,
+                warps_lo=value(role.lo),
+                warps_hi=value(role.lo + role.warps),
+                max_nreg=value(role.nreg),
+            )
+            for role in plan.roles
+        ),
+        pipelines=tuple(
+            WSPipeline(ring.name, ring.buffers, value(ring.depth)) for ring in plan.pipelines
+        ),
+        scopes=tuple(
+            WSScope(
+                scope.id,
+                tuple((role, tuple(map(fix_entry, body))) for role, body in scope.bodies),
+            )
+            for scope in plan.scopes
+        ),
+    )
+    stages = tuple(
+        OpStage(role, entry.id, value(entry.stage))
+        for scope in plan.scopes
+        for role, body in scope.bodies
+        for entry in body
+        if isinstance(entry, PlanOp) and value(entry.stage)
+    )
+    extensions = Extensions(
+        sides=plan.sides,
+        splits=plan.splits,
+        stages=stages,
+        lags=tuple(MatrixLag(op, value(lag)) for op, lag in plan.lags if value(lag)),
+        launch=Launch(
+            blocks=value(plan.blocks),
+            raster=tuple(Raster)[value(plan.raster)],
+            group=value(plan.group),
+        ),
+        routes=plan.routes,
+        staged=plan.staged,
+        matrix=tuple(MatrixTile(op, value(m), value(n)) for op, m, n in plan.matrix),
+    )
+    return ws, extensions
+
+
+def sequential_warps(
+    names: tuple[str, ...], warps: Mapping[str, Expr], nreg: Mapping[str, Expr], group: int
+) -> tuple[tuple[PlanRole, ...], Expr]:
+    """Roles laid out one after another, each starting at a warp group; and the total of warps."""
+    lo: Expr = const(0)
+    roles: list[PlanRole] = []
+    for name in names:
+        roles.append(PlanRole(name, lo, warps[name], nreg[name]))
+        lo = lo + (warps[name] + (group - 1)) // group * group
+    return tuple(roles), maximum(lo, 1)

@@ -1,0 +1,73 @@
+"""The space of a workload's problem on a machine: derived skeletons, and a domain per choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from explorer.derive import Skeleton, derive_skeletons
+from explorer.errors import InputError
+from explorer.ir.nodes import Kernel
+from explorer.machine import Machine
+from explorer.schedule.extensions import Raster
+from explorer.space.space import SKELETON, Choice, SearchSpace, plan_params
+from explorer.space.workload import Problem, Workload
+
+DEPTHS = (2, 3, 4, 1, 5, 6, 7, 8)
+REGISTERS = (40, 24, 32, 56, 152, 160, 168, 224, 232, 240)
+
+
+def space_of(workload: Workload, problem: Problem, machine: Machine) -> SearchSpace:
+    """The space of one problem; InputError where the workload has no tiles for the machine."""
+    tiles = workload.tiles.get(machine.name)
+    if tiles is None:
+        raise InputError(
+            f"{workload.name} has no tile sizes for {machine.name}: "
+            f"it has them for {', '.join(workload.tiles)}"
+        )
+    return build_space(workload.kernel(problem), machine, tiles)
+
+
+def build_space(
+    kernel: Kernel, machine: Machine, tiles: Mapping[str, tuple[int, ...]]
+) -> SearchSpace:
+    """The space of a kernel with open Params, given the values of each."""
+    missing = [name for name in kernel.params if name not in tiles]
+    if missing:
+        raise InputError(f"no values for the tile size {missing[0]!r} of kernel {kernel.name}")
+    skeletons = derive_skeletons(kernel, machine)
+    return SearchSpace(kernel, machine, skeletons, _choices(skeletons, machine, tiles))
+
+
+def _choices(
+    skeletons: tuple[Skeleton, ...], machine: Machine, tiles: Mapping[str, tuple[int, ...]]
+) -> tuple[Choice, ...]:
+    used = set().union(*(plan_params(skeleton.plan) for skeleton in skeletons))
+    shared = machine_domains(machine)
+    choices = [Choice(SKELETON, tuple(range(len(skeletons))))]
+    choices += [Choice(name, tuple(values)) for name, values in tiles.items() if name in used]
+    for name in sorted(used - set(tiles)):
+        key = name if name in shared else name.split("_")[0]
+        if name == "nreg_producer":
+            key = "nreg_low"
+        choices.append(Choice(name, shared[key]))
+    return tuple(choices)
+
+
+def machine_domains(machine: Machine) -> dict[str, tuple[int, ...]]:
+    """The values of each kind of choice that a machine offers, by the prefix of its name."""
+    shapes = machine.matrix_shapes
+    gpu = machine.registers is not None
+    blocks = (machine.units,) if gpu else tuple(range(1, machine.units + 1))
+    return {
+        "depth": tuple(sorted(DEPTHS)),
+        "stage": (0, 1, 2),
+        "lag": (0, 1),
+        "warps": (1, 2, 4, 8, 12) if gpu else (1, 2, 3, 4),
+        "nreg_low": tuple(n for n in REGISTERS if n < 64),
+        "nreg": tuple(n for n in REGISTERS if n > 64),
+        "mma_m": tuple(sorted({shape.m for shape in shapes})),
+        "mma_n": tuple(sorted({shape.n for shape in shapes})),
+        "blocks": (0, *blocks) if gpu else blocks,
+        "raster": tuple(range(len(Raster))),
+        "group": (1, 2, 4, 8, 16),
+    }
