@@ -1,6 +1,6 @@
 """How values are stored: JSON documents with a format version, and stable digests.
 
-Every stored type is an attrs class. A union of classes is written with a "kind" tag, so that
+Every stored type is an attrs class. A union of classes is written with a "type" tag, so that
 reading is unambiguous; `register_union` declares one. Unknown fields, wrong types and versions of
 the future are errors in one line.
 
@@ -43,8 +43,8 @@ _strict(bool, bool)
 
 
 def register_union(union: Any) -> None:
-    """Declare a union of attrs classes; members are stored with their class name as "kind"."""
-    configure_tagged_union(union, _converter, tag_name="kind")
+    """Declare a union of attrs classes; members are stored with their class name as "type"."""
+    configure_tagged_union(union, _converter, tag_name="type")
 
 
 def unstructure(value: Any) -> Any:
@@ -52,12 +52,19 @@ def unstructure(value: Any) -> Any:
     return _converter.unstructure(value)
 
 
+def _reason(problem: BaseException, kind: type | None) -> str:
+    """One line for a leaf of a structuring error; messages of our own are kept."""
+    if isinstance(problem, ValueError | InputError):
+        return " ".join(str(problem).split())
+    return cattrs.v.format_exception(problem, kind)
+
+
 def structure(value: Any, kind: type[T], error: type[InputError] = RecordError) -> T:
     """The object of a plain JSON value; `error` in one line for anything that does not fit."""
     try:
         return _converter.structure(value, kind)
     except Exception as problem:  # cattrs raises groups of many kinds
-        reasons = cattrs.transform_error(problem)
+        reasons = cattrs.transform_error(problem, format_exception=_reason)
         raise error(f"not a valid {kind.__name__}: {reasons[0] if reasons else problem}") from None
 
 

@@ -68,12 +68,25 @@ class MatrixShape:
 
 
 @frozen
+class SlotFormat:
+    """How slots of shared buffers lie where the kernel's own code moves the data.
+
+    Each row is a multiple of the scope's alignment plus `row_padding_bytes`, so that a column does
+    not fall into few cache sets. Floats narrower than `float_bits_min` are widened when they are
+    stored. A matrix op reads its B operand as K x N; one that is N x K is stored turned.
+    """
+
+    row_padding_bytes: int
+    float_bits_min: int
+
+
+@frozen
 class Machine:
     """What a schedule may use.
 
     `threads_per_warp` x `warps_per_group` threads execute one matrix instruction. `units` is the
     number of multiprocessors (cores on the cpu). `reserved_bytes` of shared memory are taken per
-    block. `barrier_bytes` is the size of one barrier.
+    block. `barrier_bytes` is the size of one barrier. `slots` is None where slots are packed.
     """
 
     name: str
@@ -92,6 +105,7 @@ class Machine:
     async_copy: bool = False
     async_matrix: bool = False
     timed: bool = field(default=True)
+    slots: SlotFormat | None = None
 
     def memory(self, scope: Scope) -> MemoryScope | None:
         """The description of an on-chip memory, None where it is unlimited or absent."""
@@ -111,9 +125,10 @@ CPU = Machine(
     threads_per_warp=1,
     warps_per_group=1,
     max_warps=16,
-    memories=(MemoryScope(Scope.SHARED, 1 << 20, 64),),
+    memories=(MemoryScope(Scope.SHARED, 4 << 20, 64),),
     matrix_shapes=(MatrixShape(8, 16, 4), MatrixShape(6, 16, 4), MatrixShape(4, 16, 4)),
-    barrier_bytes=64,
+    barrier_bytes=128,
+    slots=SlotFormat(row_padding_bytes=64, float_bits_min=32),
 )
 
 H200 = Machine(

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.constraints.rule import Requirement, Rule, require
-from explorer.expr import Expr, all_of, any_of, ceildiv, const, divides, equal, minimum, total
+from explorer.expr import (
+    Expr,
+    all_of,
+    any_of,
+    ceildiv,
+    const,
+    divides,
+    equal,
+    maximum,
+    minimum,
+    total,
+)
 from explorer.ir.access import access
 from explorer.ir.nodes import Buffer, ops
 from explorer.machine import Machine, Scope
-from explorer.memory.footprint import barriers_bytes, slot_bytes
+from explorer.memory.footprint import barriers_bytes, slot_bytes, turned_operands
 from explorer.schedule.plan import Plan, PlanOp, PlanRole
 
 # Registers of a thread besides its fragments: addresses, loop counters, descriptors, epilogue.
@@ -32,11 +43,12 @@ def smem_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     if memory is None:
         return
     shared = [buffer for buffer in plan.kernel.buffers if buffer.scope == Scope.SHARED]
+    turned = turned_operands(ops(plan.kernel.body), machine)
     parts: list[str] = []
     values: dict[str, Expr] = {}
     for index, buffer in enumerate(shared):
         values[f"v{index}"] = versions(plan, buffer.name)
-        values[f"b{index}"] = slot_bytes(buffer, machine)
+        values[f"b{index}"] = slot_bytes(buffer, machine, turned)
         parts.append(f"{buffer.name} {{v{index}}} x {{b{index}}} B")
     values["barriers"] = barriers_bytes([p.depth for p in plan.pipelines], machine)
     values["limit"] = const(memory.capacity_bytes)
@@ -98,7 +110,7 @@ def fragment_registers(plan: Plan, role: PlanRole, machine: Machine) -> Expr:
     split = next((s for s in plan.splits if role.name in s.roles), None)
     share = len(split.roles) if split else 1
     bits = total([buffer.bits for buffer in private_buffers(plan, role.name)])
-    return ceildiv(bits, role.warps * (share * machine.threads_per_warp * 32))
+    return ceildiv(bits, maximum(role.warps, 1) * (share * machine.threads_per_warp * 32))
 
 
 def private_buffers(plan: Plan, role: str) -> tuple[Buffer, ...]:

@@ -22,7 +22,7 @@ from explorer.schedule.ws import WSSchedule
 
 # Values that the smallest change of a number is looked for among, by the prefix of its name.
 _REPAIRS: Mapping[str, range] = {
-    "depth": range(1, 17),
+    "depth": range(1, 257),
     "stage": range(9),
     "lag": range(9),
     "warps": range(1, 33),
@@ -85,17 +85,28 @@ def check_plan(
         plan = evolve(plan, kernel=replace_symbols(plan.kernel, sizes))
     found = []
     for rule in rules:
-        for requirement in rule.requirements(plan, machine):
-            if not holds(requirement.holds, env):
-                found.append(_violation(rule, requirement, env))
+        refused = [
+            requirement
+            for requirement in rule.requirements(plan, machine)
+            if not holds(requirement.holds, env)
+        ]
+        if not refused or rule.confirm is None:
+            found += [_violation(rule, requirement, env) for requirement in refused]
+            continue
+        counterexample = rule.confirm(plan, env) if not found else refused
+        if counterexample is not None:
+            note = f"; {counterexample}" if counterexample is not refused else ""
+            found.append(_violation(rule, refused[0], env, note))
     return Report(tuple(dict.fromkeys(found)))
 
 
-def _violation(rule: Rule, requirement: Requirement, env: Mapping[str, int]) -> Violation:
+def _violation(
+    rule: Rule, requirement: Requirement, env: Mapping[str, int], note: str = ""
+) -> Violation:
     return Violation(
         rule.id,
         rule.kind,
-        requirement.text(env),
+        requirement.text(env) + note,
         tuple(requirement.numbers(env).items()),
         smallest_change(requirement, env) or rule.remedy,
     )

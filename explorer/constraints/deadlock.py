@@ -1,14 +1,19 @@
 """Deadlock freedom for every trip count, as inequalities over depths, stages and lags.
 
-In one scope every role repeats its synchronization entries. Node (e, i) is entry e at iteration i.
-It depends on: the entry before it in the same step of its role; for a wait, the commits of the
-same cycle; for an acquire, the releases of the cycle `depth` earlier. Every dependence has a fixed
-distance in iterations, so the events of a loop of any extent are a part of one periodic graph.
+In one scope every role repeats its events: its synchronization entries, and the child loops in
+which it synchronizes. Node (e, i) is event e at iteration i. It depends on: the event before it in
+the same step of its role; for a wait, the commits of the same cycle; for an acquire, the releases
+of the cycle `depth` earlier; for a child loop, whatever stands before that loop in the other roles
+that synchronize in it, since a long enough loop needs them all to have entered. Every dependence
+has a fixed distance in iterations, so the events of a loop of any extent are a part of one
+periodic graph.
 
-Lemma. If every cycle of that graph has a positive total distance, no extent deadlocks: a blocked
-role would need an infinite backward chain of events of the finite loop. If a cycle has distance
-w <= 0, then -w turns around its role's own program (distance 1 each) close it to distance 0, and
-every extent that holds the iterations so touched deadlocks.
+Lemma. If every cycle of every scope's graph has a positive total distance, no choice of trip
+counts deadlocks: a blocked role would need an infinite backward chain of events of finite loops.
+If a cycle has a distance w <= 0, then -w turns around its role's own program (distance 1 each)
+close it to distance 0, and every extent that holds the iterations so touched deadlocks. Short
+loops may complete all the same, so a refusal of the checker is confirmed by running the events
+(`hang`).
 
 Invariant: the distances are Exprs over the plan's numbers; the rule yields one inequality per
 simple cycle, the same for the checker and the solver.
@@ -22,10 +27,10 @@ from itertools import pairwise
 import networkx as nx
 from attrs import frozen
 
+from explorer.constraints.hang import smallest_hang
+from explorer.constraints.offsets import entry_offset, pipeline_lag
 from explorer.constraints.rule import Requirement, Rule, require
-from explorer.expr import Expr, all_of, ceildiv, const, equal, maximum, total
-from explorer.ir.access import statement_access
-from explorer.ir.nodes import Gemm, walk
+from explorer.expr import Expr, all_of, ceildiv, const, equal, total
 from explorer.machine import Machine
 from explorer.schedule.plan import Plan, PlanScope, PlanSync
 from explorer.schedule.ws import WSSyncKind
@@ -35,77 +40,100 @@ MAX_CYCLES = 20_000
 
 @frozen
 class Event:
-    """A synchronization entry of a role: its place in the body, its offset in iterations."""
+    """A synchronization entry of a role, or (kind None) a child loop with such entries.
+
+    `name` is the pipeline or the loop; `offset` its shift in iterations; `rank` numbers the events
+    of one kind and name within a body.
+    """
 
     role: str
     place: int
-    kind: WSSyncKind
-    pipeline: str
+    kind: WSSyncKind | None
+    name: str
     offset: Expr
     rank: int
 
+    def __str__(self) -> str:
+        return f"{self.role} {self.kind.value if self.kind else 'loop'}({self.name})"
+
 
 def events(plan: Plan, scope: PlanScope) -> tuple[Event, ...]:
-    """The events of a scope; `rank` numbers those of one kind and pipeline within a body.
-
-    The release of slots that a lagging gemm reads is offset by the lag as well.
-    """
+    """The events of a scope, by role in body order."""
     found = []
     for role, body in scope.bodies:
-        ranks: dict[tuple[WSSyncKind, str], int] = {}
+        ranks: dict[tuple[WSSyncKind | None, str], int] = {}
         for place, entry in enumerate(body):
-            if not isinstance(entry, PlanSync):
+            kind = entry.kind if isinstance(entry, PlanSync) else None
+            name = entry.pipeline if isinstance(entry, PlanSync) else entry.id
+            if kind is None and not synchronizes(plan, role, name):
                 continue
-            key = (entry.kind, entry.pipeline)
-            offset = entry.stage
-            if entry.kind == WSSyncKind.CONSUMER_RELEASE:
-                offset = offset + pipeline_lag(plan, entry.pipeline)
-            rank = ranks.get(key, 0)
-            ranks[key] = rank + 1
-            found.append(Event(role, place, entry.kind, entry.pipeline, offset, rank))
+            rank = ranks.get((kind, name), 0)
+            ranks[kind, name] = rank + 1
+            found.append(Event(role, place, kind, name, entry_offset(plan, entry), rank))
     return tuple(found)
 
 
-def pipeline_lag(plan: Plan, pipeline: str) -> Expr:
-    """Iterations by which the release of a pipeline follows its gemms' issue."""
-    if not plan.lags:
-        return const(0)
-    buffers = set(plan.pipeline(pipeline).buffers)
-    lags: list[Expr] = [const(0)]
-    for statement, _ in walk(plan.kernel.body):
-        if isinstance(statement, Gemm):
-            read = {region.buffer.name for region in statement_access(statement).reads}
-            if read & buffers:
-                lags.append(plan.lag(statement.id))
-    return maximum(*lags)
+def synchronizes(plan: Plan, role: str, scope_id: str, above: tuple[str, ...] = ()) -> bool:
+    """Whether a role has synchronization entries in a loop or in the loops inside it."""
+    scope = plan.scope(scope_id)
+    if scope is None or scope_id in above:
+        return False
+    return any(
+        isinstance(entry, PlanSync) or synchronizes(plan, role, entry.id, (*above, scope_id))
+        for entry in scope.body(role)
+    )
 
 
 def dependences(plan: Plan, scope: PlanScope) -> dict[tuple[Event, Event], Expr]:
     """Distances (in iterations) of all dependences of a scope: (event, what it depends on)."""
     known = {pipeline.name for pipeline in plan.pipelines}
-    found = [event for event in events(plan, scope) if event.pipeline in known]
+    found = [e for e in events(plan, scope) if e.kind is None or e.name in known]
     edges: dict[tuple[Event, Event], Expr] = {}
+    before: dict[Event, tuple[Event, Expr]] = {}
     for role in dict.fromkeys(event.role for event in found):
         own = [event for event in found if event.role == role]
-        for before, after in pairwise(own):
-            edges[after, before] = before.offset - after.offset
-        if len(own) > 1:
-            edges[own[0], own[-1]] = own[-1].offset - own[0].offset + 1
+        for index, event in enumerate(own):
+            last = own[index - 1]
+            turn = 1 if index == 0 else 0
+            before[event] = last, last.offset - event.offset + turn
+            if last is not event:
+                edges[event, last] = before[event][1]
     for event in found:
-        if not event.kind.opens:
-            continue
-        answer = WSSyncKind.CONSUMER_RELEASE if event.kind.producer else WSSyncKind.PRODUCER_COMMIT
-        ahead = plan.pipeline(event.pipeline).depth if event.kind.producer else const(0)
-        for other in found:
-            if other.pipeline == event.pipeline and other.kind == answer:
-                per_iteration = 1 + max(e.rank for e in found if _same_side(e, other))
-                distance = ceildiv(ahead + (other.rank - event.rank), per_iteration)
-                edges[event, other] = distance
+        if event.kind is None:
+            edges.update(_entry_edges(event, found, before))
+        elif event.kind.opens:
+            edges.update(_answer_edges(plan, event, found))
+    return edges
+
+
+def _answer_edges(plan: Plan, event: Event, found: list[Event]) -> dict[tuple[Event, Event], Expr]:
+    """A wait on the commits of its cycle; an acquire on the releases `depth` cycles earlier."""
+    producer = event.kind is WSSyncKind.PRODUCER_ACQUIRE
+    answer = WSSyncKind.CONSUMER_RELEASE if producer else WSSyncKind.PRODUCER_COMMIT
+    ahead = plan.pipeline(event.name).depth if producer else const(0)
+    edges = {}
+    for other in found:
+        if other.name == event.name and other.kind == answer:
+            per_iteration = 1 + max(e.rank for e in found if _same_side(e, other))
+            edges[event, other] = ceildiv(ahead + (other.rank - event.rank), per_iteration)
+    return edges
+
+
+def _entry_edges(
+    event: Event, found: list[Event], before: dict[Event, tuple[Event, Expr]]
+) -> dict[tuple[Event, Event], Expr]:
+    """A child loop depends on what stands before it in the other roles that enter it."""
+    edges = {}
+    for other in found:
+        if other.kind is None and other.name == event.name and other.role != event.role:
+            last, distance = before[other]
+            if last is not other:
+                edges[event, last] = distance
     return edges
 
 
 def _same_side(one: Event, other: Event) -> bool:
-    return (one.role, one.kind, one.pipeline) == (other.role, other.kind, other.pipeline)
+    return (one.role, one.kind, one.name) == (other.role, other.kind, other.name)
 
 
 def deadlock(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -118,11 +146,11 @@ def deadlock(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             if number >= MAX_CYCLES:
                 yield require(False, f"scope {scope.id} has more than {MAX_CYCLES} event cycles")
                 return
-            distance = total([edges[pair] for pair in pairwise([*cycle, cycle[0]])])
+            distance = total(edges[pair] for pair in pairwise([*cycle, cycle[0]]))
             if distance in seen:
                 continue
             seen.add(distance)
-            around = " <- ".join(f"{e.role} {e.kind.value}({e.pipeline})" for e in cycle)
+            around = " <- ".join(map(str, cycle))
             yield require(
                 distance >= 1,
                 f"in {scope.id}: {around} waits for itself at distance {{distance}}",
@@ -183,5 +211,6 @@ RULES = (
         "W7, and the lemma of this module",
         "a deeper ring or a smaller stage offset",
         deadlock,
+        confirm=smallest_hang,
     ),
 )

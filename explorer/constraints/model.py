@@ -143,7 +143,8 @@ class FeasibleModel:
         """Whether an assignment is legal and not forbidden; None where the solver cannot tell."""
         model = self._model(assignment[SKELETON])
         fixed = {choice.name: assignment[choice.name] for choice in model.choices}
-        return {z3.sat: True, z3.unsat: False}.get(model.check(fixed))
+        answer = model.check(fixed)
+        return None if answer == z3.unknown else bool(answer == z3.sat)
 
     def explain_empty(self) -> tuple[str, ...]:
         """Where nothing is legal: each rule that empties a skeleton, and what helps."""

@@ -326,6 +326,25 @@ def stage_form(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                 )
 
 
+def span_stages(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """R-H2: the spans around an op stand at one stage."""
+    for scope in plan.scopes:
+        for role, body in scope.bodies:
+            opened: dict[str, PlanSync] = {}
+            for entry in body:
+                if isinstance(entry, PlanOp):
+                    stages = [sync.stage for sync in opened.values()]
+                    yield require(
+                        all_of(*(equal(stages[0], other) for other in stages[1:])),
+                        f"role {role} runs {entry.id} inside spans of different stages: "
+                        f"{', '.join(opened)}",
+                    )
+                elif entry.kind.opens:
+                    opened[entry.pipeline] = entry
+                else:
+                    opened.pop(entry.pipeline, None)
+
+
 RULES = (
     Rule(
         "pipeline-form",
@@ -382,6 +401,14 @@ RULES = (
         "R-D1, R-D2, R-D3, R-H1",
         "close every span in the body that opens it, at the same stage",
         spans,
+    ),
+    Rule(
+        "span-stages",
+        "form",
+        "the spans around an op stand at one stage",
+        "R-H2",
+        "bring the spans that the op touches to one stage",
+        span_stages,
     ),
     Rule(
         "cycle-balance",

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from explorer.constraints.capacity import private_buffers
 from explorer.constraints.rule import Requirement, Rule, broken, require
-from explorer.expr import Expr, all_of, any_of, const, divides, equal
+from explorer.expr import Expr, all_of, any_of, const, divides, equal, maximum
 from explorer.ir.nodes import Gemm, ops
 from explorer.machine import Machine
 from explorer.schedule.extensions import Raster
@@ -92,7 +92,8 @@ def gemm_extents(gemm: Gemm) -> tuple[Expr, Expr, Expr]:
 def row_groups(plan: Plan, role: PlanRole, machine: Machine) -> Expr:
     """Warp groups among which the rows of a role's ops are divided, split roles included."""
     split = next((s for s in plan.splits if role.name in s.roles), None)
-    return role.warps // machine.warps_per_group * (len(split.roles) if split else 1)
+    groups = maximum(role.warps // machine.warps_per_group, 1)
+    return groups * (len(split.roles) if split else 1)
 
 
 def matrix_tile(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -151,10 +152,13 @@ def _reduction_step(gemm: Gemm, k: Expr, machine: Machine) -> Iterator[Requireme
 
 def row_split(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """Roles that split rows, and warps of one role, get equal shares of every fragment."""
+    split_roles = {name for split in plan.splits for name in split.roles}
     for role in plan.roles:
         groups = row_groups(plan, role, machine)
+        by_rows = role.name in split_roles or gemms_of(plan, role.name)
         for buffer in private_buffers(plan, role.name):
-            if len(buffer.shape) < 1:
+            # Without a matrix layout, the threads of a GPU's role share a fragment in any way.
+            if not by_rows and machine.threads_per_warp > 1:
                 continue
             yield require(
                 divides(groups, buffer.shape[0]),

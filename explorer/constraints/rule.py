@@ -68,3 +68,6 @@ class Rule:
     source: str
     remedy: str
     requirements: Callable[[Plan, Machine], Iterator[Requirement]] = field(eq=False)
+    confirm: Callable[[Plan, Mapping[str, int]], object | None] | None = field(
+        default=None, eq=False
+    )

@@ -99,8 +99,10 @@ def _synchronized(
             if role in ring.producers
             else (WSSyncKind.CONSUMER_WAIT, WSSyncKind.CONSUMER_RELEASE)
         )
-        before.setdefault(touching[0], []).append(PlanSync(opens, ring.name, ring.stage))
-        after.setdefault(touching[-1], []).append(PlanSync(closes, ring.name, ring.stage))
+        # Only the producer runs ahead: an op that reads two rings needs both at one stage.
+        stage = ring.stage if role in ring.producers else const(0)
+        before.setdefault(touching[0], []).append(PlanSync(opens, ring.name, stage))
+        after.setdefault(touching[-1], []).append(PlanSync(closes, ring.name, stage))
     for k, item in enumerate(items):
         yield from before.get(k, ())
         yield PlanOp(item.id)

@@ -1,1 +1,1 @@
-"""Kernels: element types, buffers, regions, tile ops, loops; printer, access analysis, interpreter."""
+"""Kernels: element types, buffers, tile ops, loops; printer, access analysis, interpreter."""

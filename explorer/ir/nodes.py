@@ -12,10 +12,11 @@ derived from its operands (`ir.access`), never declared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 from attrs import evolve, field, frozen
 
+from explorer.errors import KernelError
 from explorer.expr import (
     FALSE,
     Cond,
@@ -29,6 +30,7 @@ from explorer.expr import (
     substitute_cond,
     symbols,
 )
+from explorer.ir.annotations import Annotation
 from explorer.ir.dtypes import DType
 from explorer.machine import Scope
 
@@ -126,7 +128,11 @@ class Where:
 
 @frozen
 class Cast:
-    """A value converted to another element type (round to nearest even; saturating to integers)."""
+    """A value converted to another element type.
+
+    To a floating-point type: round to nearest even. From floating point to an integer: truncate
+    and saturate, NaN becomes 0. From integer to integer: wrap.
+    """
 
     dtype: DType
     operand: Value
@@ -233,7 +239,8 @@ Op: TypeAlias = Copy | Gemm | Fill | Reduce | Map | Define
 class Loop:
     """for var in range(start, start + extent). `kind`: serial, pipelined, unrolled, persistent.
 
-    `num_stages` is the iterations that the author allows in flight (0 or 1: no overlap).
+    `num_stages` is the iterations that the author allows in flight (0 or 1: no overlap);
+    `multi_buffer_eligible` names buffers that the author claims every iteration writes first.
     """
 
     id: str
@@ -244,6 +251,7 @@ class Loop:
     num_stages: int
     body: tuple[Stmt, ...]
     line: int = field(default=0, eq=False)
+    multi_buffer_eligible: tuple[str, ...] = ()
 
 
 @frozen
@@ -284,7 +292,8 @@ class Kernel:
     """A traced kernel.
 
     `grid` is the launch: (block variable, extent) pairs, fastest first. `outputs` are derived from
-    the writes (`ir.access.outputs`). `params` names the open Params in order of first use.
+    the writes (`ir.access.outputs`). `params` names the open Params in order of first use,
+    `scalars` the run-time integer arguments.
     """
 
     name: str
@@ -294,15 +303,26 @@ class Kernel:
     buffers: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
     params: tuple[str, ...] = ()
+    scalars: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
 
-    def at(self, **sizes: int) -> Kernel:
-        """The kernel with those Params fixed; KeyError for a name that is not one of them."""
+    def at(self, **sizes: int) -> Self:
+        """The kernel with those Params fixed.
+
+        KeyError for a name that is not one of them, KernelError for a size that is not an int of
+        at least 1.
+        """
         unknown = set(sizes) - set(self.params)
         if unknown:
             raise KeyError(
                 f"kernel '{self.name}' has no Param {', '.join(sorted(unknown))}; "
                 f"it has {', '.join(self.params) or 'none'}"
             )
+        for name, size in sizes.items():
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise KernelError(
+                    f"kernel '{self.name}': {name} = {size!r}; a size is an int of at least 1"
+                )
         left = tuple(name for name in self.params if name not in sizes)
         return evolve(replace_symbols(self, sizes), params=left)
 
@@ -319,6 +339,9 @@ class Kernel:
             if statement.id == statement_id:
                 return statement
         raise KeyError(f"kernel '{self.name}' has no statement '{statement_id}'")
+
+
+K = TypeVar("K", bound=Kernel)
 
 
 def walk(
@@ -434,7 +457,7 @@ class Rewrite:
                 return evolve(node, body=self.stmts(node.body))
 
 
-def replace_symbols(kernel: Kernel, env: Mapping[str, IntLike]) -> Kernel:
+def replace_symbols(kernel: K, env: Mapping[str, IntLike]) -> K:
     """The kernel with symbols replaced everywhere."""
     rewrite = Rewrite(env)
     return evolve(

@@ -13,16 +13,59 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from explorer.expr import Expr, IntLike, ceildiv, const, evaluate, round_up
-from explorer.ir.nodes import Buffer
+from explorer.expr import Expr, IntLike, ceildiv, const, evaluate, product, round_up
+from explorer.ir.dtypes import DType
+from explorer.ir.nodes import Buffer, Gemm, Op
 from explorer.machine import Machine, Scope
 
 
-def slot_bytes(buffer: Buffer, machine: Machine) -> Expr:
-    """The padded size of one version of a shared buffer."""
-    memory = machine.memory(buffer.scope)
-    alignment = memory.alignment_bytes if memory else 1
-    return round_up(ceildiv(buffer.bits, 8), alignment)
+def turned_operands(ops: Iterable[Op], machine: Machine) -> frozenset[str]:
+    """The shared buffers whose slots hold their transpose: N x K operands B, read as K x N.
+
+    Empty where the matrix op reads both orders. A buffer that is also some gemm's K x N operand
+    keeps its order.
+    """
+    if machine.slots is None:
+        return frozenset()
+    turned, straight = set(), set()
+    for op in ops:
+        if isinstance(op, Gemm) and op.b.buffer.scope == Scope.SHARED:
+            (turned if op.transpose_b else straight).add(op.b.buffer)
+    return frozenset(b.name for b in turned - straight if len(b.shape) == 2)
+
+
+def stored_bits(element: DType, machine: Machine) -> int:
+    """Bits of one element in a slot or a fragment."""
+    if machine.slots is None:
+        return element.bits
+    return max(element.bits, machine.slots.float_bits_min if element.is_float else 8)
+
+
+def row_pitch_bytes(columns: IntLike, element: DType, machine: Machine) -> Expr:
+    """Bytes from one row of a slot to the next; only where the machine has a slot format."""
+    assert machine.slots is not None
+    row = const(columns) * (stored_bits(element, machine) // 8)
+    return round_up(row, _alignment(Scope.SHARED, machine)) + machine.slots.row_padding_bytes
+
+
+def slot_shape(buffer: Buffer, turned: frozenset[str]) -> tuple[Expr, ...]:
+    """The shape of a buffer as its slots hold it."""
+    return tuple(reversed(buffer.shape)) if buffer.name in turned else buffer.shape
+
+
+def slot_bytes(
+    buffer: Buffer, machine: Machine, turned: frozenset[str] = frozenset()
+) -> Expr:
+    """The padded size of one version of a shared buffer; `turned` as of `turned_operands`."""
+    if machine.slots is None or not buffer.shape:
+        return round_up(ceildiv(buffer.bits, 8), _alignment(buffer.scope, machine))
+    *rows, columns = slot_shape(buffer, turned)
+    return product(rows) * row_pitch_bytes(columns, buffer.dtype, machine)
+
+
+def _alignment(scope: Scope, machine: Machine) -> int:
+    memory = machine.memory(scope)
+    return memory.alignment_bytes if memory else 1
 
 
 def barriers_bytes(depths: Iterable[IntLike], machine: Machine) -> Expr:
@@ -60,7 +103,10 @@ class SharedLayout:
 
 
 def shared_layout(
-    rings: Iterable[tuple[Buffer, int]], depths: Iterable[int], machine: Machine
+    rings: Iterable[tuple[Buffer, int]],
+    depths: Iterable[int],
+    machine: Machine,
+    turned: frozenset[str] = frozenset(),
 ) -> SharedLayout:
     """Offsets of (buffer, versions) rings of one block and of the pipelines' barriers."""
     offset = 0
@@ -68,7 +114,7 @@ def shared_layout(
     for buffer, versions in rings:
         if buffer.scope != Scope.SHARED:
             continue
-        pitch = evaluate(slot_bytes(buffer, machine))
+        pitch = evaluate(slot_bytes(buffer, machine, turned))
         placed.append(Placed(buffer.name, offset, pitch, versions))
         offset += pitch * versions
     total = offset + evaluate(barriers_bytes(depths, machine))

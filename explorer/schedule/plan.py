@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from attrs import field, fields, frozen
 
-from explorer.expr import Expr, Param, const, evaluate, maximum
+from explorer.expr import Expr, Param, const, evaluate, maximum, round_up
 from explorer.ir.nodes import Kernel
 from explorer.ir.transforms import stage_store
 from explorer.schedule.extensions import (
@@ -275,5 +275,5 @@ def sequential_warps(
     roles: list[PlanRole] = []
     for name in names:
         roles.append(PlanRole(name, lo, warps[name], nreg[name]))
-        lo = lo + (warps[name] + (group - 1)) // group * group
+        lo = lo + round_up(warps[name], group)
     return tuple(roles), maximum(lo, 1)

@@ -1,0 +1,130 @@
+"""The open Params of a kernel, in the order in which its text uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from attrs import evolve
+
+from explorer.expr import (
+    Binary,
+    Compare,
+    Cond,
+    Expr,
+    Logic,
+    Not,
+    Param,
+    Select,
+)
+from explorer.ir.access import elements
+from explorer.ir.nodes import (
+    Arith,
+    Cast,
+    Copy,
+    Define,
+    Fill,
+    Gemm,
+    If,
+    Index,
+    Kernel,
+    Loop,
+    Map,
+    Reduce,
+    Region,
+    Stmt,
+    Unary,
+    Value,
+    Where,
+    While,
+    walk,
+)
+
+K = TypeVar("K", bound=Kernel)
+
+
+def kernel_params(kernel: K) -> K:
+    """The kernel with its `params` set to the Params that occur in it."""
+    found: dict[str, None] = {}
+    for node in _nodes(kernel):
+        for name in _params(node):
+            found.setdefault(name)
+    return evolve(kernel, params=tuple(found))
+
+
+def _params(node: Expr | Cond) -> Iterator[str]:
+    match node:
+        case Param(name):
+            yield name
+        case Binary(_, lhs, rhs) | Compare(_, lhs, rhs):
+            yield from _params(lhs)
+            yield from _params(rhs)
+        case Select(cond, then, otherwise):
+            for part in (cond, then, otherwise):
+                yield from _params(part)
+        case Not(operand):
+            yield from _params(operand)
+        case Logic(_, operands):
+            for operand in operands:
+                yield from _params(operand)
+
+
+def _nodes(kernel: Kernel) -> Iterator[Expr | Cond]:
+    for tensor in kernel.tensors:
+        yield from tensor.shape
+    for _, extent in kernel.grid:
+        yield extent
+    yield kernel.threads
+    for buffer in kernel.buffers:
+        yield from buffer.shape
+    for statement, _ in walk(kernel.body):
+        yield from _statement(statement)
+
+
+def _region(region: Region) -> Iterator[Expr]:
+    yield from region.start
+    yield from region.extent
+
+
+def _statement(statement: Stmt) -> Iterator[Expr | Cond]:
+    match statement:
+        case Copy(_, src, dst):
+            yield from (*_region(src), *_region(dst))
+        case Gemm(_, a, b, c, _, _, clear):
+            yield from (*_region(a), *_region(b), *_region(c))
+            yield clear
+        case Fill(_, dst, value):
+            yield from (*_region(dst), *_value(value))
+        case Reduce(_, _, src, dst):
+            yield from (*_region(src), *_region(dst))
+        case Map(_, axes, stores, guards):
+            yield from (extent for _, extent in axes)
+            for store in stores:
+                yield from (*store.indices, *_value(store.value))
+            yield from guards
+        case Define(_, _, value):
+            yield from _value(value)
+        case Loop(_, _, start, extent):
+            yield from (start, extent)
+        case If(_, cond) | While(_, cond):
+            yield cond
+
+
+def _value(value: Value) -> Iterator[Expr]:
+    for element in elements(value):
+        yield from element.indices
+    yield from _indices(value)
+
+
+def _indices(value: Value) -> Iterator[Expr]:
+    match value:
+        case Index(expr):
+            yield expr
+        case Unary(_, operand) | Cast(_, operand):
+            yield from _indices(operand)
+        case Arith(_, lhs, rhs):
+            yield from _indices(lhs)
+            yield from _indices(rhs)
+        case Where(cond, then, otherwise):
+            for part in (cond, then, otherwise):
+                yield from _indices(part)

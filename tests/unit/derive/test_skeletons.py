@@ -1,0 +1,97 @@
+"""What derive makes of a plain GEMM: partitions, pipelines, scopes, epilogues."""
+
+from __future__ import annotations
+
+from explorer.derive import Skeleton, derive_skeletons
+from explorer.expr import Const, Param, evaluate
+from explorer.machine import CPU, H200
+from explorer.schedule.plan import PlanOp, PlanSync
+from explorer.schedule.ws import WSScope, WSSyncKind
+from tests.kernels.gemm import gemm
+
+ACQUIRE, COMMIT, WAIT, RELEASE = WSSyncKind
+
+
+def skeleton(title: str) -> Skeleton:
+    found = derive_skeletons(gemm(100, 200, 300), CPU)
+    return next(each for each in found if each.title == title)
+
+
+def test_gemm_has_ten_skeletons_each_once() -> None:
+    found = derive_skeletons(gemm(100, 200, 300), CPU)
+    assert len({each.digest for each in found}) == len(found) == 10
+    assert [each.title for each in found[:5]] == [
+        "roles worker; rings none; direct epilogue",
+        "roles producer+consumer; rings A_shared+B_shared; direct epilogue",
+        "roles producer+consumer; rings A_shared B_shared; direct epilogue",
+        "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; direct epilogue",
+        "roles producer+consumer_0+consumer_1; rings A_shared B_shared; direct epilogue",
+    ]
+
+
+def test_digests_are_stable() -> None:
+    once, again = (derive_skeletons(gemm(100, 200, 300), CPU) for _ in range(2))
+    assert [each.digest for each in once] == [each.digest for each in again]
+
+
+def test_one_role_runs_the_kernel_as_written() -> None:
+    plan = skeleton("roles worker; rings none; direct epilogue").plan
+    assert plan.pipelines == ()
+    root, loop = plan.scopes
+    assert [entry.id for entry in root.body("worker")] == ["fill_C_local", "ko", "copy_C"]  # type: ignore[union-attr]
+    assert len(loop.body("worker")) == 3
+
+
+def test_a_producer_acquires_copies_and_commits() -> None:
+    plan = skeleton("roles producer+consumer; rings A_shared+B_shared; direct epilogue").plan
+    (ring,) = plan.pipelines
+    assert (ring.name, ring.buffers, ring.depth) == (
+        "A_B",
+        ("A_shared", "B_shared"),
+        Param("depth_A_B"),
+    )
+    root, loop = plan.scopes
+    assert root.id == WSScope.ROOT and root.body("producer") == (PlanOp("ko"),)
+    assert loop.body("producer") == (
+        PlanSync(ACQUIRE, "A_B"),
+        PlanOp("copy_A_shared"),
+        PlanOp("copy_B_shared"),
+        PlanSync(COMMIT, "A_B"),
+    )
+    assert loop.body("consumer") == (
+        PlanSync(WAIT, "A_B"),
+        PlanOp("gemm_C_local"),
+        PlanSync(RELEASE, "A_B"),
+    )
+
+
+def test_separate_rings_let_one_run_ahead() -> None:
+    plan = skeleton("roles producer+consumer; rings A_shared B_shared; direct epilogue").plan
+    loop = plan.scopes[1]
+    stages = [entry.stage for entry in loop.body("producer") if isinstance(entry, PlanSync)]
+    assert stages == [Const(0), Const(0), Param("stage_B"), Param("stage_B")]
+    assert {entry.stage for entry in loop.body("consumer")} == {Const(0)}
+
+
+def test_two_consumers_split_rows_on_a_shared_side() -> None:
+    title = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; direct epilogue"
+    plan = skeleton(title).plan
+    assert [split.roles for split in plan.splits] == [("consumer_0", "consumer_1")]
+    assert [(s.pipeline, s.producer, s.mode) for s in plan.sides] == [("A_B", False, "shared")]
+    assert plan.role("consumer_0").warps == plan.role("consumer_1").warps
+
+
+def test_a_staged_epilogue_adds_a_buffer_and_an_op() -> None:
+    plan = skeleton("roles worker; rings none; staged epilogue").plan
+    assert [buffer.name for buffer in plan.kernel.buffers][-1] == "C_staging"
+    ids = [entry.id for entry in plan.scopes[0].body("worker")]  # type: ignore[union-attr]
+    assert ids == ["fill_C_local", "ko", "copy_C_stage", "copy_C"]
+
+
+def test_gpu_roles_start_at_warp_groups_and_ask_for_registers() -> None:
+    plan = derive_skeletons(gemm(100, 200, 300, "bfloat16"), H200)[1].plan
+    assert plan.role("consumer").nreg == Param("nreg_consumer")
+    assert plan.lag("gemm_C_local") == Param("lag_gemm_C_local")
+    warps = {"warps_producer": 1, "warps_consumer": 8}
+    assert [evaluate(role.lo, warps) for role in plan.roles] == [0, 4]
+    assert evaluate(plan.num_warps, warps) == 12
