@@ -5,12 +5,12 @@ Invariant: it evaluates the same requirements that the solver holds, under the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 from attrs import evolve, frozen
 
 from explorer.constraints.rule import Requirement, Rule
-from explorer.constraints.rules import RULES
+from explorer.constraints.rules import MEANING, STRUCTURE
 from explorer.errors import IllegalSchedule
 from explorer.expr import holds, substitute_cond, symbols
 from explorer.ir.nodes import Kernel, replace_symbols
@@ -76,28 +76,31 @@ def check_parts(
     return check_plan(plan, values, machine)
 
 
-def check_plan(
-    plan: Plan, env: Mapping[str, int], machine: Machine, rules: Iterable[Rule] = RULES
-) -> Report:
+def check_plan(plan: Plan, env: Mapping[str, int], machine: Machine) -> Report:
     """Check a plan under values for all its Params."""
     sizes = {name: env[name] for name in plan.kernel.params}
     if sizes:
         plan = evolve(plan, kernel=replace_symbols(plan.kernel, sizes))
-    found = []
-    for rule in rules:
-        refused = [
-            requirement
-            for requirement in rule.requirements(plan, machine)
-            if not holds(requirement.holds, env)
-        ]
-        if not refused or rule.confirm is None:
-            found += [_violation(rule, requirement, env) for requirement in refused]
-            continue
-        counterexample = rule.confirm(plan, env) if not found else refused
+    found: dict[Violation, None] = {}
+    for tier in (STRUCTURE, MEANING):
+        for rule in tier:
+            found.update(dict.fromkeys(_broken(rule, plan, env, machine)))
+        if found:
+            break
+    return Report(tuple(found))
+
+
+def _broken(
+    rule: Rule, plan: Plan, env: Mapping[str, int], machine: Machine
+) -> Iterator[Violation]:
+    refused = [each for each in rule.requirements(plan, machine) if not holds(each.holds, env)]
+    if refused and rule.confirm is not None:
+        counterexample = rule.confirm(plan, env)
         if counterexample is not None:
-            note = f"; {counterexample}" if counterexample is not refused else ""
-            found.append(_violation(rule, refused[0], env, note))
-    return Report(tuple(dict.fromkeys(found)))
+            yield _violation(rule, refused[0], env, f"; {counterexample}")
+        return
+    for requirement in refused:
+        yield _violation(rule, requirement, env)
 
 
 def _violation(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from explorer.constraints.offsets import placed_ops
 from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.expr import all_of, equal
 from explorer.ir.access import statement_access
@@ -327,25 +328,20 @@ def stage_form(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 
 def span_stages(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """R-H2: the spans around an op stand at one stage."""
+    """R-H2: the spans that an op touches stand at one stage."""
+    statements = {statement.id: statement for statement, _ in walk(plan.kernel.body)}
     for scope in plan.scopes:
-        for role, body in scope.bodies:
-            opened: dict[str, PlanSync] = {}
-            for entry in body:
-                if isinstance(entry, PlanOp):
-                    stages = [sync.stage for sync in opened.values()]
-                    yield require(
-                        all_of(*(equal(stages[0], other) for other in stages[1:])),
-                        f"role {role} runs {entry.id} inside spans of different stages: "
-                        f"{', '.join(opened)}",
-                    )
-                elif entry.kind.opens:
-                    opened[entry.pipeline] = entry
-                else:
-                    opened.pop(entry.pipeline, None)
+        for role, _ in scope.bodies:
+            for op in placed_ops(plan, scope, role, statements):
+                stages = [span.stage for span in op.spans]
+                yield require(
+                    all_of(*(equal(stages[0], other) for other in stages[1:])),
+                    f"role {role} runs {op.statement.id} inside spans of different stages: "
+                    f"{', '.join(span.pipeline for span in op.spans)}",
+                )
 
 
-RULES = (
+STRUCTURE = (
     Rule(
         "pipeline-form",
         "form",
@@ -363,14 +359,6 @@ RULES = (
         pipeline_scope,
     ),
     Rule(
-        "pipeline-sides",
-        "safety",
-        "each side of a pipeline is signalled by one role, or by all roles of its Side extension",
-        "R-B5, R-D4",
-        "make the roles one role with more warps, or declare a Side",
-        sides,
-    ),
-    Rule(
         "op-placement",
         "form",
         "every statement is placed, once a role, in the scope that holds it",
@@ -385,6 +373,17 @@ RULES = (
         "R-C1",
         "name the loop's id in the role's body of the outer scope",
         entered,
+    ),
+)
+
+RULES = (
+    Rule(
+        "pipeline-sides",
+        "safety",
+        "each side of a pipeline is signalled by one role, or by all roles of its Side extension",
+        "R-B5, R-D4",
+        "make the roles one role with more warps, or declare a Side",
+        sides,
     ),
     Rule(
         "shared-op",

@@ -200,7 +200,7 @@ def launch(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         )
 
 
-RULES = (
+STRUCTURE = (
     Rule(
         "warp-count",
         "form",
@@ -217,6 +217,9 @@ RULES = (
         "give every role warps of its own",
         warp_ranges,
     ),
+)
+
+RULES = (
     Rule(
         "group-registers",
         "form",

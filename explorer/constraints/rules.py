@@ -1,17 +1,27 @@
-"""The list of all rules, in the order in which they are reported."""
+"""The list of all rules, in the order in which they are reported.
+
+`STRUCTURE` says that names, ranges and places fit the kernel; `MEANING` presumes that, so that the
+checker goes on to it only where the structure holds.
+"""
 
 from __future__ import annotations
 
-from explorer.constraints import capacity, deadlock, pipelines, roles
+from explorer.constraints import capacity, dataflow, deadlock, nesting, pipelines, roles
 from explorer.constraints.rule import Rule
 from explorer.data import digest
 
-RULES: tuple[Rule, ...] = (
+STRUCTURE: tuple[Rule, ...] = (*roles.STRUCTURE, *pipelines.STRUCTURE)
+
+MEANING: tuple[Rule, ...] = (
     *roles.RULES,
     *pipelines.RULES,
+    *nesting.RULES,
+    *dataflow.RULES,
     *deadlock.RULES,
     *capacity.RULES,
 )
+
+RULES: tuple[Rule, ...] = (*STRUCTURE, *MEANING)
 
 
 def rule_named(rule_id: str) -> Rule:

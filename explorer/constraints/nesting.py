@@ -1,0 +1,169 @@
+"""Rules of nested pipelines, and of asynchronous work on a side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from explorer.constraints.rule import Requirement, Rule, broken, require
+from explorer.expr import equal
+from explorer.ir.access import is_bulk_load, statement_access
+from explorer.ir.nodes import Gemm, Group, Loop, Stmt, While, ops, walk
+from explorer.machine import Machine, Scope
+from explorer.schedule.plan import Plan, PlanOp, PlanSync
+from explorer.schedule.ws import WSScope
+
+
+def pipeline_scopes(plan: Plan) -> dict[str, str]:
+    """The scope of every pipeline."""
+    return {
+        entry.pipeline: scope.id
+        for scope in plan.scopes
+        for _, body in scope.bodies
+        for entry in body
+        if isinstance(entry, PlanSync)
+    }
+
+
+def _ancestors(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """The scopes around every loop, outermost first."""
+    found: dict[str, tuple[str, ...]] = {WSScope.ROOT: ()}
+    for statement, parents in walk(plan.kernel.body):
+        if isinstance(statement, Loop | While):
+            around = (p.id for p in parents if isinstance(p, Loop | While))
+            found[statement.id] = (WSScope.ROOT, *around)
+    return found
+
+
+def nested_scopes(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """R-B4: pipelines that share a buffer stand in strictly nested scopes."""
+    scopes, above = pipeline_scopes(plan), _ancestors(plan)
+    for one, other in combinations(plan.pipelines, 2):
+        shared = sorted(set(one.buffers) & set(other.buffers))
+        first, second = scopes.get(one.name), scopes.get(other.name)
+        if not shared or first is None or second is None:
+            continue
+        if first not in above.get(second, ()) and second not in above.get(first, ()):
+            yield broken(
+                f"pipelines {one.name} in {first} and {other.name} in {second} share {shared[0]} "
+                "but their scopes are not nested"
+            )
+
+
+def one_pipeline_written(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """R-C6: an op's writes belong to one pipeline of its scope."""
+    scopes = pipeline_scopes(plan)
+    for scope, op in _placed(plan):
+        written = {region.buffer.name for region in statement_access(op).writes}
+        rings = sorted(
+            p.name
+            for p in plan.pipelines
+            if scopes.get(p.name) == scope and written & set(p.buffers)
+        )
+        if len(rings) > 1:
+            yield broken(f"{op.id} writes buffers of {', '.join(rings)}")
+
+
+def async_side(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """R-B6, R-C8: an asynchronous copy is a direct op of a role that commits its pipeline."""
+    if not machine.async_copy:
+        return
+    statements = {s.id: s for s, _ in walk(plan.kernel.body)}
+    for scope in plan.scopes:
+        for role, body in scope.bodies:
+            opened: set[str] = set()
+            for entry in body:
+                if isinstance(entry, PlanSync):
+                    if entry.kind.producer:
+                        opened = opened ^ {entry.pipeline}
+                    continue
+                statement = statements.get(entry.id)
+                if statement is None or plan.scope(entry.id) is not None:
+                    continue
+                yield from _async_copy(plan, role, statement, opened)
+
+
+def _async_copy(plan: Plan, role: str, statement: Stmt, opened: set[str]) -> Iterator[Requirement]:
+    copies = [op for op in ops((statement,)) if is_bulk_load(op)]
+    if isinstance(statement, Group) and copies and len(list(ops((statement,)))) > 1:
+        yield broken(f"{statement.id} groups the asynchronous copy {copies[0].id} with other ops")
+    for copy in copies:
+        written = {region.buffer.name for region in statement_access(copy).writes}
+        rings = {p.name for p in plan.pipelines if written & set(p.buffers)}
+        if rings and not rings & opened:
+            yield broken(
+                f"role {role} runs the asynchronous copy {copy.id} outside a producer span of "
+                f"{', '.join(sorted(rings))}, so no barrier counts it"
+            )
+
+
+def tensor_memory(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """R-B7, R-B8: a tensor-memory gemm has one warp and an accumulator in a pipeline."""
+    rings = {name for pipeline in plan.pipelines for name in pipeline.buffers}
+    for scope in plan.scopes:
+        for role, body in scope.bodies:
+            named = {entry.id for entry in body if isinstance(entry, PlanOp)}
+            for op in ops(plan.kernel.body):
+                if op.id not in named or not isinstance(op, Gemm):
+                    continue
+                if op.c.buffer.scope != Scope.TMEM:
+                    continue
+                if op.c.buffer.name not in rings:
+                    yield broken(f"{op.id} accumulates into {op.c.buffer.name}, in no pipeline")
+                yield from _single_warp(plan, role, op)
+
+
+def _single_warp(plan: Plan, role: str, op: Gemm) -> Iterator[Requirement]:
+    warps = plan.role(role).warps
+    yield require(
+        equal(warps, 1),
+        f"role {role} issues {op.id} to tensor memory with {{warps}} warps, not 1",
+        warps=warps,
+    )
+
+
+def _placed(plan: Plan) -> Iterator[tuple[str, Stmt]]:
+    statements = {s.id: s for s, _ in walk(plan.kernel.body)}
+    for scope in plan.scopes:
+        for _, body in scope.bodies:
+            for entry in body:
+                if isinstance(entry, PlanOp) and plan.scope(entry.id) is None:
+                    statement = statements.get(entry.id)
+                    if statement is not None:
+                        yield scope.id, statement
+
+
+RULES = (
+    Rule(
+        "nested-pipelines",
+        "form",
+        "pipelines that share a buffer stand in strictly nested scopes",
+        "R-B4",
+        "use one pipeline, or put one of them into an outer loop",
+        nested_scopes,
+    ),
+    Rule(
+        "one-pipeline-written",
+        "form",
+        "the writes of one op belong to one pipeline of its scope",
+        "R-C6",
+        "split the op, or bind both buffers to one pipeline",
+        one_pipeline_written,
+    ),
+    Rule(
+        "async-side",
+        "safety",
+        "an asynchronous copy is counted by a side that its own role signals",
+        "R-B6, R-C8",
+        "place the copy between acquire and commit of its pipeline",
+        async_side,
+    ),
+    Rule(
+        "tensor-memory",
+        "safety",
+        "a tensor-memory gemm is issued by one warp into an accumulator of a pipeline",
+        "R-B7, R-B8; PTX ISA, tcgen05.commit",
+        "give the role one warp and bind the accumulator",
+        tensor_memory,
+    ),
+)
