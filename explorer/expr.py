@@ -478,6 +478,35 @@ def symbols(node: Node) -> frozenset[Param | Var]:
     return frozenset()
 
 
+def collect(expr: Expr) -> Expr:
+    """The same sum with equal terms gathered: `a + b - a + 1` becomes `b + 1`."""
+    terms: dict[Expr, int] = {}
+    offset = _gather(expr, 1, terms)
+    result: Expr = Const(0)
+    for term, factor in terms.items():
+        result = result + term * factor if factor >= 0 else result - term * -factor
+    return result + offset if offset >= 0 else result - (-offset)
+
+
+def _gather(expr: Expr, factor: int, terms: dict[Expr, int]) -> int:
+    """Add factor x expr to `terms`; the constant part is returned."""
+    match expr:
+        case Const(value):
+            return factor * value
+        case Binary("+", lhs, rhs):
+            return _gather(lhs, factor, terms) + _gather(rhs, factor, terms)
+        case Binary("-", lhs, rhs):
+            return _gather(lhs, factor, terms) + _gather(rhs, -factor, terms)
+        case Binary("*", Const(scale), rhs):
+            return _gather(rhs, factor * scale, terms)
+        case Binary("*", lhs, Const(scale)):
+            return _gather(lhs, factor * scale, terms)
+    terms[expr] = terms.get(expr, 0) + factor
+    if not terms[expr]:
+        del terms[expr]
+    return 0
+
+
 @frozen
 class Affine:
     """`offset + sum(coefficient * symbol)`; coefficients are ints, sorted by symbol name."""

@@ -81,6 +81,38 @@ def _private_conflict(one: Stmt, other: Stmt) -> set[str]:
     return written & set(touched(one)) & set(touched(other))
 
 
+def matrix_in_flight(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """An op that lags is the only one in its loop that touches its accumulator and fragments."""
+    statements = _statements(plan)
+    for name, lag in plan.lags:
+        gemm = statements.get(name)
+        if gemm is None:
+            yield broken(f"a lag is given for {name}, which the kernel has not")
+            continue
+        registers = {
+            region.buffer.name
+            for region in (*statement_access(gemm).reads, *statement_access(gemm).writes)
+            if region.buffer.scope.private
+        }
+        for scope in plan.scopes:
+            for role, body in scope.bodies:
+                named = [entry.id for entry in body if not isinstance(entry, PlanSync)]
+                if name not in named:
+                    continue
+                for other in named:
+                    statement = statements.get(other)
+                    if other == name or statement is None:
+                        continue
+                    shared = sorted(registers & touched(statement))
+                    if shared and scope.id != WSScope.ROOT:
+                        yield require(
+                            lag <= 0,
+                            f"role {role} in {scope.id}: {other} touches {shared[0]} while {name} "
+                            "may still be in flight, {lag} iterations late",
+                            lag=lag,
+                        )
+
+
 def loop_carried(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """A ring of more than one version holds no value that the next iteration reads.
 
@@ -261,6 +293,14 @@ RULES = (
         "W12: an op shifted by s reads the value of iteration i - s",
         "bring the ops to one stage, or place the reader before the next write",
         private_order,
+    ),
+    Rule(
+        "matrix-in-flight",
+        "safety",
+        "no other op of the loop touches the registers of a gemm that completes iterations later",
+        "PTX ISA, wgmma.mma_async: registers in flight must not be accessed before the wait",
+        "use lag 0 for this gemm",
+        matrix_in_flight,
     ),
     Rule(
         "loop-carried",

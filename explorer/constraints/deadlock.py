@@ -30,7 +30,7 @@ from attrs import frozen
 from explorer.constraints.hang import smallest_hang
 from explorer.constraints.offsets import entry_offset, pipeline_lag
 from explorer.constraints.rule import Requirement, Rule, require
-from explorer.expr import Expr, all_of, ceildiv, const, equal, total
+from explorer.expr import Expr, all_of, ceildiv, collect, const, equal, total
 from explorer.machine import Machine
 from explorer.schedule.plan import Plan, PlanScope, PlanSync
 from explorer.schedule.ws import WSSyncKind
@@ -146,7 +146,7 @@ def deadlock(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             if number >= MAX_CYCLES:
                 yield require(False, f"scope {scope.id} has more than {MAX_CYCLES} event cycles")
                 return
-            distance = total(edges[pair] for pair in pairwise([*cycle, cycle[0]]))
+            distance = collect(total(edges[pair] for pair in pairwise([*cycle, cycle[0]])))
             if distance in seen:
                 continue
             seen.add(distance)

@@ -16,8 +16,8 @@ from attrs import frozen
 
 from explorer.derive.partition import Partition
 from explorer.expr import Expr, const
-from explorer.ir.access import statement_access
-from explorer.ir.nodes import Group, If, Kernel, Loop, Op, Stmt, While, walk
+from explorer.ir.access import access
+from explorer.ir.nodes import Group, If, Kernel, Loop, Op, Stmt, While, ops, walk
 from explorer.schedule.plan import PlanEntry, PlanOp, PlanScope, PlanSync
 from explorer.schedule.ws import WSScope, WSSyncKind
 
@@ -40,7 +40,8 @@ def scope_of(kernel: Kernel, buffers: tuple[str, ...]) -> str:
         tuple(block.id for block in parents if isinstance(block, Loop | While))
         for statement, parents in walk(kernel.body)
         if not isinstance(statement, Loop | If | While | Group)
-        and _touches(statement, set(buffers))
+        and set(buffers)
+        & {r.buffer.name for r in (*access(statement).reads, *access(statement).writes)}
     ]
     common: list[str] = []
     for level in zip(*paths, strict=False):
@@ -67,7 +68,7 @@ def _scope(
     for role in partition.roles:
         items = [item for item in _items(body) if _roles(item, partition) & {role}]
         if items:
-            bodies.append((role, tuple(_synchronized(items, role, here))))
+            bodies.append((role, tuple(_synchronized(items, role, here, partition))))
     return PlanScope(scope_id, tuple(bodies))
 
 
@@ -86,14 +87,18 @@ def _roles(item: Stmt, partition: Partition) -> set[str]:
 
 
 def _synchronized(
-    items: list[Op | Loop | While | Group], role: str, rings: tuple[Ring, ...]
+    items: list[Op | Loop | While | Group],
+    role: str,
+    rings: tuple[Ring, ...],
+    partition: Partition,
 ) -> Iterator[PlanEntry]:
     before: dict[int, list[PlanEntry]] = {}
     after: dict[int, list[PlanEntry]] = {}
     for ring in rings:
         if role not in (*ring.producers, *ring.consumers):
             continue
-        touching = [k for k, item in enumerate(items) if _touches(item, set(ring.buffers))]
+        mine = [_touches(item, set(ring.buffers), role, partition) for item in items]
+        touching = [k for k, touches in enumerate(mine) if touches]
         opens, closes = (
             (WSSyncKind.PRODUCER_ACQUIRE, WSSyncKind.PRODUCER_COMMIT)
             if role in ring.producers
@@ -109,6 +114,11 @@ def _synchronized(
         yield from after.get(k, ())
 
 
-def _touches(item: Stmt, buffers: set[str]) -> bool:
-    found = statement_access(item)
-    return any(region.buffer.name in buffers for region in (*found.reads, *found.writes))
+def _touches(item: Stmt, buffers: set[str], role: str, partition: Partition) -> bool:
+    """Whether the ops of a role in a statement touch any of the buffers."""
+    return any(
+        region.buffer.name in buffers
+        for op in ops((item,))
+        if role in partition.roles_of(op.id)
+        for region in (*access(op).reads, *access(op).writes)
+    )
