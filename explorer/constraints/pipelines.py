@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from explorer.constraints.offsets import placed_ops
 from explorer.constraints.rule import Requirement, Rule, broken, require
-from explorer.expr import all_of, equal
-from explorer.ir.access import statement_access
-from explorer.ir.nodes import Group, If, Kernel, Loop, Stmt, While, walk
+from explorer.expr import Var, all_of, equal
+from explorer.ir.access import elements, statement_access
+from explorer.ir.nodes import Gemm, Group, If, Kernel, Loop, Map, Stmt, While, ops, walk
 from explorer.machine import Machine, Scope
 from explorer.schedule.plan import Plan, PlanOp, PlanScope, PlanSync
 from explorer.schedule.ws import WSScope, WSSyncKind
@@ -241,10 +241,27 @@ def coverage(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                         f"role {role.name} touches {buffer} in {op}, outside the scope of "
                         f"{', '.join(protected[buffer])}"
                     )
+                elif not rings and _party(plan, role.name) != role.name:
+                    yield from _row_divided(role.name, statement, buffer)
     for buffer, parties in sorted(touched.items()):
         if len(parties) > 1 and buffer not in protected:
             yield broken(
                 f"roles {', '.join(sorted(parties))} touch {buffer}, which is in no pipeline"
+            )
+
+
+def _row_divided(role: str, statement: Stmt, buffer: str) -> Iterator[Requirement]:
+    """Roles that split rows may share a buffer without a pipeline where each keeps to its rows."""
+    for op in ops((statement,)):
+        whole = isinstance(op, Gemm) and op.b.buffer.name == buffer
+        if isinstance(op, Map):
+            row = Var(op.axes[0][0])
+            read = [e for store in op.stores for e in elements(store.value)]
+            whole = any(e.buffer.name == buffer and e.indices[0] != row for e in read)
+        if whole:
+            yield broken(
+                f"role {role} reads rows of {buffer} in {op.id} that another role of its split "
+                "writes, and no pipeline orders them"
             )
 
 

@@ -1,22 +1,33 @@
 """Who may run what: role partitions of a plain kernel.
 
-A partition gives every op its roles. The single-role partition runs the kernel as written; a
-producer partition gives all global-to-shared copies to one role and the rest to one consumer, or
-to several that split the rows.
+Ops fall into four duties: *load* moves global data into shared memory; *transform* prepares shared
+operands from it (dequantisation, say) with what only that needs; *store* moves shared results to
+global memory; everything else is *compute*. A partition gives each duty to a role of its own or
+leaves it with compute, and may split compute by rows between two roles.
 
-Invariant: integer scalars are defined by every role that uses them; nothing else runs twice except
-the ops of consumers that split rows.
+Invariant: integer scalars are defined by every role; nothing else runs twice except the ops of
+roles that split rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 
 from attrs import frozen
 
 from explorer.ir.access import access, is_bulk_load
-from explorer.ir.nodes import Define, Gemm, Kernel, Op, ops
+from explorer.ir.nodes import Copy, Define, Gemm, Kernel, Op, ops
 from explorer.machine import Machine, Scope
+
+
+class Duty(StrEnum):
+    """What an op is for."""
+
+    LOAD = "load"
+    TRANSFORM = "transform"
+    COMPUTE = "compute"
+    STORE = "store"
 
 
 @frozen
@@ -32,33 +43,106 @@ class Partition:
         return next((roles for name, roles in self.placement if name == op), ())
 
 
+# Which duties have a role of their own, and that role's name; compute comes first or after them.
+_ROLE_OF = {Duty.LOAD: "producer", Duty.TRANSFORM: "transformer", Duty.STORE: "storer"}
+
+
 def partitions(kernel: Kernel, machine: Machine) -> Iterator[Partition]:
     """The role partitions of a kernel on a machine, simplest first."""
-    yield _place(kernel, ("worker",), (), ("worker",))
-    if any(is_bulk_load(op) for op in ops(kernel.body)):
-        yield _place(kernel, ("producer", "consumer"), ("producer",), ("consumer",))
-        if rows_split(kernel):
-            pair = ("consumer_0", "consumer_1")
-            yield _place(kernel, ("producer", *pair), ("producer",), pair)
+    duties = duties_of(kernel)
+    present = set(duties.values())
+    yield _place(kernel, duties, (), ("worker",))
+    if Duty.LOAD not in present:
+        return
+    has_gemm = any(isinstance(op, Gemm) for op in ops(kernel.body))  # its rows are independent
+    splits = (("consumer",), ("consumer_0", "consumer_1"))
+    for apart in _apart(present):
+        for consumers in splits if has_gemm else splits[:1]:
+            yield _place(kernel, duties, apart, consumers)
 
 
-def rows_split(kernel: Kernel) -> bool:
-    """Whether consumers can share the kernel's rows: it has a gemm, whose rows are independent."""
-    return any(isinstance(op, Gemm) for op in ops(kernel.body))
+def _apart(present: set[Duty]) -> Iterator[tuple[Duty, ...]]:
+    """Duties with roles of their own: loads always, transforms and stores where there are any."""
+    yield (Duty.LOAD,)
+    if Duty.TRANSFORM in present:
+        yield (Duty.LOAD, Duty.TRANSFORM)
+    if Duty.STORE in present:
+        yield (Duty.LOAD, Duty.STORE)
+
+
+def duties_of(kernel: Kernel) -> dict[str, Duty]:
+    """The duty of every op, by id."""
+    found = {op.id: _own_duty(op) for op in ops(kernel.body)}
+    named = {op.id: op for op in ops(kernel.body)}
+    operands = {
+        region.buffer.name
+        for op in named.values()
+        if isinstance(op, Gemm)
+        for region in (op.a, op.b)
+        if _shared(region.buffer.scope)
+    }
+    transforming = {
+        name
+        for name, op in named.items()
+        if found[name] == Duty.COMPUTE
+        and {region.buffer.name for region in access(op).writes} & operands
+    }
+    for name in transforming | _feeding(named, transforming):
+        found[name] = Duty.TRANSFORM
+    return found
+
+
+def _own_duty(op: Op) -> Duty:
+    if is_bulk_load(op):
+        return Duty.LOAD
+    if isinstance(op, Copy) and _shared(op.src.buffer.scope):
+        return Duty.STORE if op.dst.buffer.scope == Scope.GLOBAL else Duty.COMPUTE
+    return Duty.COMPUTE
+
+
+def _shared(scope: Scope) -> bool:
+    return not scope.private and scope != Scope.GLOBAL
+
+
+def _feeding(named: dict[str, Op], targets: set[str]) -> set[str]:
+    """Ops whose private results are read by `targets` alone."""
+    readers: dict[str, set[str]] = {}
+    writers: dict[str, set[str]] = {}
+    for name, op in named.items():
+        for region in access(op).reads:
+            readers.setdefault(region.buffer.name, set()).add(name)
+        for region in access(op).writes:
+            writers.setdefault(region.buffer.name, set()).add(name)
+    found: set[str] = set()
+    for buffer, users in readers.items():
+        makers = writers.get(buffer, set())
+        private = any(
+            region.buffer.name == buffer and region.buffer.scope.private
+            for maker in makers
+            for region in access(named[maker]).writes
+        )
+        if private and users - makers <= targets and users & targets:
+            found |= makers
+    return found
 
 
 def _place(
-    kernel: Kernel, roles: tuple[str, ...], loaders: tuple[str, ...], others: tuple[str, ...]
+    kernel: Kernel, duties: dict[str, Duty], apart: tuple[Duty, ...], compute: tuple[str, ...]
 ) -> Partition:
+    before = tuple(_ROLE_OF[duty] for duty in apart if duty != Duty.STORE)
+    after = tuple(_ROLE_OF[duty] for duty in apart if duty == Duty.STORE)
+    roles = (*before, *after, *compute)
+
     def roles_of(op: Op) -> tuple[str, ...]:
         if isinstance(op, Define):
             return roles
-        return loaders if loaders and is_bulk_load(op) else others
+        duty = duties[op.id]
+        return (_ROLE_OF[duty],) if duty in apart else compute
 
     return Partition(
         roles,
         tuple((op.id, roles_of(op)) for op in ops(kernel.body)),
-        others if len(others) > 1 else (),
+        compute if len(compute) > 1 else (),
     )
 
 

@@ -46,7 +46,7 @@ def derive_skeletons(kernel: Kernel, machine: Machine) -> tuple[Skeleton, ...]:
     for epilogue, staged in _epilogues(kernel):
         rewritten = scheduled_kernel(kernel, Extensions(staged=staged))
         for partition in partitions(rewritten, machine):
-            for groups in _groupings(rewritten, handed_over(rewritten, partition)):
+            for groups in _groupings(rewritten, partition):
                 skeleton = _skeleton(rewritten, machine, partition, groups, staged, epilogue)
                 found.setdefault(skeleton.digest, skeleton)
     return tuple(found.values())
@@ -68,12 +68,14 @@ def _epilogues(kernel: Kernel) -> Iterator[tuple[str, tuple[StagedStore, ...]]]:
         )
 
 
-def _groupings(kernel: Kernel, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Buffers of one scope in one pipeline, then every buffer in a pipeline of its own."""
-    by_scope: dict[str, list[str]] = {}
+def _groupings(kernel: Kernel, partition: Partition) -> Iterator[tuple[tuple[str, ...], ...]]:
+    """Buffers of one scope and the same sides in one pipeline, then each in one of its own."""
+    names = handed_over(kernel, partition)
+    alike: dict[object, list[str]] = {}
     for name in names:
-        by_scope.setdefault(scope_of(kernel, (name,)), []).append(name)
-    together = tuple(tuple(group) for group in by_scope.values())
+        key = scope_of(kernel, (name,)), _sides(kernel, partition, (name,))
+        alike.setdefault(key, []).append(name)
+    together = tuple(tuple(group) for group in alike.values())
     yield together
     if any(len(group) > 1 for group in together):
         yield tuple((name,) for name in names)
@@ -95,7 +97,7 @@ def _skeleton(
     rings = _rings(kernel, partition, groups)
     numbers = {role: "consumer" if role in partition.split else role for role in partition.roles}
     registers = machine.registers is not None and len(partition.roles) > 1
-    roles, num_warps = sequential_warps(
+    warps, num_warps = sequential_warps(
         partition.roles,
         {role: Param(f"warps_{numbers[role]}") for role in partition.roles},
         {
@@ -109,13 +111,14 @@ def _skeleton(
     plan = Plan(
         kernel=kernel,
         num_warps=num_warps,
-        roles=roles,
+        roles=warps,
         pipelines=tuple(PlanPipeline(r.name, r.buffers, Param(f"depth_{r.name}")) for r in rings),
         scopes=scopes(kernel, partition, rings),
         sides=tuple(
-            Side(ring.name, False, SideMode.SHARED, ring.consumers)
+            Side(ring.name, producer, SideMode.SHARED, roles)
             for ring in rings
-            if len(ring.consumers) > 1
+            for producer, roles in ((True, ring.producers), (False, ring.consumers))
+            if len(roles) > 1
         ),
         splits=(Split(partition.split),) if partition.split else (),
         lags=tuple((op.id, Param(f"lag_{op.id}")) for op in gemms) if lagging else (),
