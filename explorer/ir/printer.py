@@ -50,9 +50,9 @@ def show_buffer(buffer: Buffer) -> str:
 
 def show_region(region: Region) -> str:
     """`name[start:+extent, ...]`, or the bare name where it is the whole buffer."""
-    if all(s == Const(0) for s in region.start) and region.extent == region.buffer.shape:
-        if not region.squeezed:
-            return region.buffer.name
+    starts_at_zero = all(start == Const(0) for start in region.start)
+    if starts_at_zero and region.extent == region.buffer.shape and not region.squeezed:
+        return region.buffer.name
     parts = [
         str(start) if axis in region.squeezed else f"{start} :+ {extent}"
         for axis, (start, extent) in enumerate(zip(region.start, region.extent, strict=True))
@@ -89,6 +89,8 @@ def _kernel_lines(kernel: Kernel) -> Iterator[str]:
     yield f"kernel {kernel.name}({', '.join(kernel.params)})"
     for tensor in kernel.tensors:
         yield f"  tensor {show_buffer(tensor)}"
+    for scalar in kernel.scalars:
+        yield f"  scalar {scalar}"
     grid = ", ".join(f"{name} < {extent}" for name, extent in kernel.grid)
     yield f"  grid {grid}; threads {kernel.threads}"
     for buffer in kernel.buffers:

@@ -8,6 +8,8 @@ take the type of what they meet.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from explorer.expr import Compare, Cond, Const, Expr, Logic, Not, Truth, compare, truth
 from explorer.ir.dtypes import DType, dtype
 from explorer.ir.nodes import (
@@ -116,6 +118,23 @@ def value_index(value: Value) -> Expr | None:
         case Literal(int() as number) if not isinstance(number, bool):
             return Const(number)
     return None
+
+
+def value_exprs(value: Value) -> Iterator[Expr]:
+    """The symbolic integers in a value: those it is made of, and its indices."""
+    match value:
+        case Index(expr):
+            yield expr
+        case Element(_, indices):
+            yield from indices
+        case Unary(_, operand) | Cast(_, operand):
+            yield from value_exprs(operand)
+        case Arith(_, lhs, rhs):
+            yield from value_exprs(lhs)
+            yield from value_exprs(rhs)
+        case Where(cond, then, otherwise):
+            for part in (cond, then, otherwise):
+                yield from value_exprs(part)
 
 
 def _integer(number: int) -> DType:

@@ -189,7 +189,7 @@ def __getattr__(name: str) -> Any:
         return SURFACE_TYPES[name]
     if name.startswith("__"):
         raise AttributeError(name)
-    close = difflib.get_close_matches(name, (*__all__, *SURFACE_TYPES), n=3)
+    close = difflib.get_close_matches(name, (*__all__, *SURFACE_TYPES), n=2, cutoff=0.75)
     hint = f"did you mean {' or '.join('T.' + each for each in close)}?" if close else "see dir(T)"
     raise UnknownName(f"T.{name} is not part of the language: {hint}")
 

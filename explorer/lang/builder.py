@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 from explorer.expr import TRUE, Cond, Expr, Var, all_of
 from explorer.ir.access import access
 from explorer.ir.annotations import Annotation
+from explorer.ir.dtypes import DType
 from explorer.ir.nodes import (
     Buffer,
     Define,
@@ -27,6 +28,7 @@ from explorer.ir.nodes import (
     Stmt,
     Store,
 )
+from explorer.ir.verify import op_problem
 from explorer.lang.context import Trail, located
 from explorer.lang.values import (
     BufferRef,
@@ -34,6 +36,7 @@ from explorer.lang.values import (
     Scalar,
     as_scalar,
     choose,
+    converted,
 )
 from explorer.schedule.ws import WSSchedule
 
@@ -108,6 +111,9 @@ class Builder:
     def emit(self, op: Op, what: str) -> None:
         """Append an op to the innermost block."""
         self.require_open(what)
+        problem = op_problem(op)
+        if problem is not None:
+            raise located(problem)
         self.frames[-1].body.append(op)
         for region in access(op).writes:
             self._count_write(region.buffer.name)
@@ -130,6 +136,10 @@ class Builder:
     def set_scalar(self, name: str, value: Any) -> None:
         """Emit an assignment to a scalar that already has its name."""
         self.emit(Define("", name, as_scalar(value).value, self.line), f"the scalar '{name}'")
+
+    def convert(self, value: Any, dtype: DType) -> Any:
+        """A value converted to an element type."""
+        return converted(dtype, value)
 
     def store(
         self,

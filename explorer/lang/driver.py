@@ -18,6 +18,7 @@ from attrs import define, evolve, field
 from explorer.expr import Cond, Expr, Var
 from explorer.ir.nodes import Group, If, Map, While, free_vars, open_params
 from explorer.ir.values import is_integer, value_condition
+from explorer.ir.verify import op_problem
 from explorer.lang import loops, math
 from explorer.lang.builder import Builder, Frame
 from explorer.lang.context import located
@@ -74,7 +75,7 @@ class Driver:
         return Scalar(value.value, value.reads)
 
     def _verify_binding(self, name: str, value: Any) -> None:
-        frames = self.builder.frames
+        frames = [frame for frame in self.builder.frames if frame.kind != "group"]
         frame = frames[-1] if frames else None
         home, is_buffer = self._bound.get(name, (frame, False))
         if is_buffer:
@@ -100,9 +101,10 @@ class Driver:
 
     def repeat(self, test: Callable[[], Any]) -> Iterator[None]:
         """Drive `while test()`: traced once where the test is symbolic."""
+        before = len(self.builder.frames[-1].body) if self.builder.frames else 0
         value = test()
         if math.is_symbolic(value):
-            yield from self._turns(self._while(value), traced=True)
+            yield from self._turns(self._while(value, before), traced=True)
         else:
             yield from self._turns(_python_while(value, test), traced=False)
 
@@ -137,14 +139,21 @@ class Driver:
             raise located("the T.Parallel body stores nothing: assign to an element of a buffer")
         stores, guards = zip(*frame.stores, strict=True)
         pairs = tuple(zip(axes, spec.extents, strict=True))
-        builder.append(Map(spec.op_id, pairs, stores, guards, line))
+        body = Map(spec.op_id, pairs, stores, guards, line)
+        problem = op_problem(body)
+        if problem is not None:
+            raise located(problem)
+        builder.append(body)
 
-    def _while(self, test: Any) -> Iterator[None]:
+    def _while(self, test: Any, before: int) -> Iterator[None]:
+        """The statements after `before` read what the test needs; the body repeats them."""
         builder = self.builder
         builder.require_open("a while loop")
         line, cond = builder.line, self._steering(test, "while")
+        readings = builder.frames[-1].body[before:]
         with builder.block("while") as frame:
             yield
+            frame.body.extend(readings)
         builder.append(While("", cond, tuple(frame.body), line))
 
     @contextmanager

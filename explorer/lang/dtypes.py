@@ -9,7 +9,7 @@ from typing import Any
 
 from explorer.errors import InputError
 from explorer.ir.dtypes import DTYPES, DType, dtype
-from explorer.lang.context import located
+from explorer.lang.context import current, located
 
 
 class SurfaceType(DType):
@@ -18,9 +18,10 @@ class SurfaceType(DType):
     __slots__ = ()
 
     def __call__(self, value: Any) -> Any:
-        from explorer.lang.math import cast  # noqa: PLC0415
-
-        return cast(value, self)
+        """The value converted; a plain number is rounded at once."""
+        if isinstance(value, bool | int | float):
+            return self.numpy.type(value).item()
+        return current(f"T.{self.name}").convert(value, element_type(self))
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):

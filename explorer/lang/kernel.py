@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from types import FunctionType
-from typing import Any
+from typing import Any, Self
 
 from attrs import field, frozen
 
 from explorer.data import identifier
 from explorer.errors import ExplorerError, KernelError
-from explorer.expr import Var, const, symbols
+from explorer.expr import Expr, Var, symbols
 from explorer.ir.dtypes import DType
 from explorer.ir.nodes import (
     Buffer,
     Kernel,
 )
+from explorer.ir.verify import kernel_problem
 from explorer.lang.builder import Builder
 from explorer.lang.context import Trail, current, located, tracing
 from explorer.lang.driver import Driver
@@ -35,6 +37,8 @@ from explorer.lang.values import BufferRef
 from explorer.machine import Scope
 from explorer.schedule.ws import WSSchedule
 
+_LOCATED = re.compile(r"[^:\n]+:\d+: ")
+
 
 @frozen
 class TracedKernel(Kernel):
@@ -46,6 +50,15 @@ class TracedKernel(Kernel):
 
     schedule: WSSchedule | None = None
     source: tuple[str, int] = field(default=("", 0), eq=False)
+
+    def at(self, **sizes: int) -> Self:
+        """The kernel with those Params fixed; KernelError also where its operands do not fit."""
+        kernel = Kernel.at(self, **sizes)
+        problem = kernel_problem(kernel)
+        if problem is not None:
+            line, sentence = problem
+            raise KernelError(f"{self.source[0]}:{line or self.source[1]}: {sentence}")
+        return kernel
 
 
 class Tensor:
@@ -90,10 +103,10 @@ def _prim_func(names: Mapping[str, Any], function: Any) -> TracedKernel:
             if builder.threads is None:
                 raise KernelError("the kernel has no `with T.Kernel(...)` block")
         except ExplorerError as problem:
-            raise _with_source(problem, file, line) from None
+            raise _with_source(problem, builder, file, line) from None
         except Exception as problem:
-            raise _foreign(problem, builder, file, line) from problem
-        return _finish(builder, file, line)
+            raise _with_source(problem, builder, file, line) from problem
+        return _finish(builder, builder.threads, file, line)
 
 
 def macro(function: Any) -> Any:
@@ -122,21 +135,18 @@ def verify_function(function: Any, decorator: str) -> None:
         )
 
 
-def _with_source(problem: ExplorerError, file: str, line: int) -> ExplorerError:
-    text = str(problem)
-    if text.startswith(f"{file}:"):
-        return problem
-    return type(problem)(f"{file}:{line}: {text}")
-
-
-def _foreign(problem: Exception, builder: Builder, file: str, line: int) -> KernelError:
-    """A KernelError for an exception of the user's own code, or of symbolic arithmetic."""
+def _with_source(problem: Exception, builder: Builder, file: str, line: int) -> ExplorerError:
+    """The problem as an error that starts with the user's file and innermost line."""
     trace = problem.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code in builder.trail.codes:
-            line = trace.tb_lineno
+            file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
         trace = trace.tb_next
-    return KernelError(f"{file}:{line}: {type(problem).__name__}: {problem}")
+    if not isinstance(problem, ExplorerError):
+        return KernelError(f"{file}:{line}: {type(problem).__name__}: {problem}")
+    if _LOCATED.match(str(problem)):
+        return problem
+    return type(problem)(f"{file}:{line}: {problem}")
 
 
 def _parameters(
@@ -173,14 +183,14 @@ def _resolve(function: FunctionType, text: str, names: Mapping[str, Any]) -> Any
     return eval(text, function.__globals__, {**names, **closure})
 
 
-def _finish(builder: Builder, file: str, line: int) -> TracedKernel:
+def _finish(builder: Builder, threads: Expr, file: str, line: int) -> TracedKernel:
     for ref in builder.buffers:
         _ = ref.buffer
     kernel = TracedKernel(
         name=builder.kernel_name,
         tensors=tuple(ref.buffer for ref in builder.tensors),
         grid=builder.grid,
-        threads=builder.threads or const(1),
+        threads=threads,
         buffers=tuple(ref.buffer for ref in builder.buffers),
         body=assign_ids(builder.finished, file),
         scalars=tuple(builder.scalars),

@@ -3,20 +3,21 @@
 Each function returns a description; the builder turns it into a block of the kernel when the
 `for` or `with` around it runs.
 
-Invariant: a loop has unit step; its trip count is an Expr that is never negative when it runs.
+Invariant: a loop has unit step; one whose trip count is negative when it runs does nothing.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import field, frozen
 
 from explorer.expr import Const, Expr, Var, ceildiv, const, minimum, product
+from explorer.ir.extents import difference
 from explorer.ir.nodes import If, Loop, Stmt
 from explorer.lang.context import current, located
-from explorer.lang.extents import difference
 from explorer.lang.values import BufferRef, as_index
 
 if TYPE_CHECKING:
@@ -173,7 +174,8 @@ def _visible(name: str) -> str:
 
 def _wave_name(builder: Builder) -> str:
     taken = {name for frame in builder.frames for name in frame.loop_vars}
-    return next(n for n in ("wave", *(f"wave_{k}" for k in range(2, 99))) if n not in taken)
+    names = itertools.chain(("wave",), (f"wave_{n}" for n in itertools.count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def _bounds(start: Any, stop: Any, step: Any, what: str) -> tuple[Expr, Expr]:

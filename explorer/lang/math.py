@@ -105,11 +105,6 @@ def floormod(a: IntLike, b: IntLike) -> Any:
     return a % b
 
 
-def conjunction(a: Any, b: Any) -> Any:
-    """Both hold."""
-    return logical("and", a, b)
-
-
 def logical(op: str, a: Any, b: Any) -> Any:
     """`and` or `or` of two truth values of any kind."""
     if isinstance(a, Cond | bool) and isinstance(b, Cond | bool):

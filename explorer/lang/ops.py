@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from explorer.expr import FALSE, TRUE, Cond, Const, Expr, const
+from explorer.expr import FALSE, TRUE, Cond, Expr, const
 from explorer.ir.nodes import Buffer, Copy, Fill, Gemm, Reduce, Region, whole
+from explorer.ir.verify import show_extents
 from explorer.lang.context import current, located
 from explorer.lang.dtypes import element_type
-from explorer.lang.extents import difference
 from explorer.lang.loops import positive, read_hints
 from explorer.lang.values import BufferRef, Tile, as_condition, as_scalar
 from explorer.machine import Scope
@@ -109,15 +109,6 @@ def _box_at(tile: Tile, extents: tuple[Expr, ...], what: str) -> Region:
     return Region(tile.buffer, tile.starts, box, frozenset(range(missing)))
 
 
-def _show(extents: tuple[Expr, ...]) -> str:
-    return "(" + ", ".join(map(str, extents)) + ")"
-
-
-def _certainly_differ(a: Expr, b: Expr) -> bool:
-    gap = difference(a, b)
-    return isinstance(gap, Const) and gap.value != 0
-
-
 def copy(
     src: Any,
     dst: Any,
@@ -151,14 +142,6 @@ def copy(
             else _region(dst, "T.copy")
         )
     source, target = _same_rank(source, target)
-    differ = len(source.shape) != len(target.shape) or any(
-        _certainly_differ(a, b) for a, b in zip(source.shape, target.shape, strict=True)
-    )
-    if differ:
-        raise located(
-            f"T.copy from '{source.buffer.name}' {_show(source.shape)} to "
-            f"'{target.buffer.name}' {_show(target.shape)}: the extents differ"
-        )
     builder.emit(Copy(read_hints(annotations).op_id, source, target, builder.line), "T.copy")
 
 
@@ -195,21 +178,6 @@ def gemm(
     if mbar is not None:
         raise located("T.gemm takes no mbar: barriers belong to schedules")
     a, b, c = (_region(operand, "T.gemm") for operand in (A, B, C))
-    for region in (a, b, c):
-        if len(region.shape) != 2:
-            raise located(
-                f"T.gemm takes operands of 2 dimensions, '{region.buffer.name}' has "
-                f"{len(region.shape)}: slice it"
-            )
-    (m, ka), (kb, n) = (
-        s[::-1] if t else s for s, t in ((a.shape, transpose_A), (b.shape, transpose_B))
-    )
-    pairs = ((ka, kb), (m, c.shape[0]), (n, c.shape[1]))
-    if any(_certainly_differ(x, y) for x, y in pairs):
-        raise located(
-            f"T.gemm of '{a.buffer.name}' ({m} x {ka}) and '{b.buffer.name}' ({kb} x {n}) "
-            f"does not fit '{c.buffer.name}' ({c.shape[0]} x {c.shape[1]})"
-        )
     clear: Cond = TRUE if clear_accum is True else FALSE
     if not isinstance(clear_accum, bool):
         clear = as_condition(clear_accum)
@@ -242,20 +210,6 @@ def _reduce(
     if not -rank <= dim < rank:
         raise located(f"{what} along dim {dim} of '{source.buffer.name}', which has {rank}")
     axis = dim % rank
-    rest = (*source.shape[:axis], *source.shape[axis + 1 :])
-    kept = (*source.shape[:axis], const(1), *source.shape[axis + 1 :])
-    if not rest:
-        rest = (const(1),)
-    fits = any(
-        len(target.shape) == len(want)
-        and not any(_certainly_differ(x, y) for x, y in zip(target.shape, want, strict=True))
-        for want in (rest, kept)
-    )
-    if not fits:
-        raise located(
-            f"{what} of '{source.buffer.name}' {_show(source.shape)} along dim {axis} gives "
-            f"{_show(rest)}, but '{target.buffer.name}' is {_show(target.shape)}"
-        )
     op_id = read_hints(annotations).op_id
     builder.emit(Reduce(op_id, kind, source, target, axis, not keep, builder.line), what)
 
@@ -339,7 +293,7 @@ def _atomic_regions(dst: Any, value: Any) -> tuple[Region, Region]:
     target = _region(dst, "T.atomic_add")
     if len(target.shape) != len(source.shape):
         raise located(
-            f"T.atomic_add from '{source.buffer.name}' {_show(source.shape)} to "
-            f"'{target.buffer.name}' {_show(target.shape)}: the extents differ"
+            f"T.atomic_add from '{source.buffer.name}' {show_extents(source.shape)} to "
+            f"'{target.buffer.name}' {show_extents(target.shape)}: the extents differ"
         )
     return target, source

@@ -17,28 +17,22 @@ from explorer.expr import (
     Param,
     Select,
 )
-from explorer.ir.access import elements
 from explorer.ir.nodes import (
-    Arith,
-    Cast,
     Copy,
     Define,
     Fill,
     Gemm,
     If,
-    Index,
     Kernel,
     Loop,
     Map,
     Reduce,
     Region,
     Stmt,
-    Unary,
-    Value,
-    Where,
     While,
     walk,
 )
+from explorer.ir.values import value_exprs
 
 K = TypeVar("K", bound=Kernel)
 
@@ -94,37 +88,17 @@ def _statement(statement: Stmt) -> Iterator[Expr | Cond]:
             yield from (*_region(a), *_region(b), *_region(c))
             yield clear
         case Fill(_, dst, value):
-            yield from (*_region(dst), *_value(value))
+            yield from (*_region(dst), *value_exprs(value))
         case Reduce(_, _, src, dst):
             yield from (*_region(src), *_region(dst))
         case Map(_, axes, stores, guards):
             yield from (extent for _, extent in axes)
             for store in stores:
-                yield from (*store.indices, *_value(store.value))
+                yield from (*store.indices, *value_exprs(store.value))
             yield from guards
         case Define(_, _, value):
-            yield from _value(value)
+            yield from value_exprs(value)
         case Loop(_, _, start, extent):
             yield from (start, extent)
         case If(_, cond) | While(_, cond):
             yield cond
-
-
-def _value(value: Value) -> Iterator[Expr]:
-    for element in elements(value):
-        yield from element.indices
-    yield from _indices(value)
-
-
-def _indices(value: Value) -> Iterator[Expr]:
-    match value:
-        case Index(expr):
-            yield expr
-        case Unary(_, operand) | Cast(_, operand):
-            yield from _indices(operand)
-        case Arith(_, lhs, rhs):
-            yield from _indices(lhs)
-            yield from _indices(rhs)
-        case Where(cond, then, otherwise):
-            for part in (cond, then, otherwise):
-                yield from _indices(part)

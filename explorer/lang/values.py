@@ -14,6 +14,7 @@ from typing import Any
 
 from explorer.expr import Cond, Const, Expr, compare, const, maximum, minimum, select, truth
 from explorer.ir.dtypes import DType
+from explorer.ir.extents import difference
 from explorer.ir.nodes import Arith, Buffer, Cast, Element, Literal, Region, Unary, Value, Where
 from explorer.ir.values import (
     condition_value,
@@ -23,8 +24,7 @@ from explorer.ir.values import (
     value_index,
 )
 from explorer.lang.context import current, located
-from explorer.lang.dtypes import SurfaceType, surface_type
-from explorer.lang.extents import difference
+from explorer.lang.dtypes import SurfaceType, element_type, surface_type
 
 Reads = frozenset[tuple[str, int]]
 
@@ -50,9 +50,7 @@ class Scalar:
 
     def astype(self, dtype: Any) -> Any:
         """The value converted to another element type."""
-        from explorer.lang.math import cast  # noqa: PLC0415
-
-        return cast(self, dtype)
+        return converted(element_type(dtype), self)
 
     def __bool__(self) -> bool:
         raise located("an element value has no truth value in Python: use T.if_then_else(...)")

@@ -4,8 +4,6 @@ Layout (batch, sequence, heads, dim). With fewer keys than queries or the revers
 mask is aligned at the end of both, so that the last query sees every key.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ Element 2j of a row of W is the low half of byte j, element 2j + 1 the high half
 the last high half unused.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GEMM with a fused epilogue: C = activation(A B + bias)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

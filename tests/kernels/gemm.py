@@ -1,7 +1,5 @@
 """GEMM: C = op(A) op(B), four operand layouts, with or without bias and activation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

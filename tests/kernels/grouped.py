@@ -3,8 +3,6 @@
 The offsets are data, so the number of row tiles of a group is known only when the kernel runs.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

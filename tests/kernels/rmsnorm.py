@@ -1,7 +1,5 @@
 """RMSNorm of rows, in one pass over tiles for the sum and a second one for the result."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

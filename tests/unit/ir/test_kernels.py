@@ -111,6 +111,22 @@ def test_attention(batch, heads, kv_heads, q_len, kv_len, dim, causal):
     assert relative_error(out, attention_reference(q, k, v, causal)) < 2e-3
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    groups=st.integers(1, 3),
+    blocks=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    causal=st.booleans(),
+)
+def test_attention_of_random_shapes(lengths, groups, blocks, causal):
+    q = random((1, lengths[0], 2 * groups, 4), "float32", 1)
+    k = random((1, lengths[1], 2, 4), "float32", 2)
+    v = random((1, lengths[1], 2, 4), "float32", 3)
+    kernel = attention(1, 2 * groups, 2, *lengths, 4, causal, "float32")
+    out = run(kernel.at(block_M=blocks[0], block_N=blocks[1]), {"Q": q, "K": k, "V": v})["O"]
+    assert relative_error(out, attention_reference(q, k, v, causal)) < TOLERANCE["float32"]
+
+
 @pytest.mark.parametrize("rows,columns", [(3, 4097), (1, 4097), (5, 1), (4, 64)])
 def test_rmsnorm(rows, columns):
     x, weight = random((rows, columns), "float16"), random((columns,), "float16", 1)

@@ -191,6 +191,53 @@ def test_a_stale_value():
     )
 
 
+def test_lanes_that_read_what_others_write():
+    def column(A, S, F, b):
+        for i, j in T.Parallel(8, 8):  # !lanes-column
+            S[i, j] = S[i, 0] + 1
+
+    def early(A, S, F, b):
+        x = F[0]
+        for i in T.Parallel(8):  # !lanes-early
+            F[i] = F[i] + x
+
+    def shift(A, S, F, b):
+        for i in T.Parallel(7):  # !lanes-shift
+            F[i] = F[i + 1]
+
+    def disjoint(A, S, F, b):
+        for i in T.Parallel(4):
+            F[i] = F[i + 4]
+        for j in T.Parallel(8):
+            S[0, j] = S[1, j]
+        for i in T.Parallel(4):
+            F[i] = F[i + block]
+
+    sentence = "the T.Parallel body writes {} and reads {} of other iterations: read from a copy"
+    refuses("lanes-column", sentence.format("S[i, j]", "S[i, 0]"), body(column))
+    refuses("lanes-early", sentence.format("F[i]", "F[0]"), body(early))
+    refuses("lanes-shift", sentence.format("F[i]", "F[i + 1]"), body(shift))
+    assert len(body(disjoint)().body) == 3
+
+
+def test_lanes_that_write_the_same_element():
+    def statements(A, S, F, b):
+        for i, j in T.Parallel(8, 8):  # !lanes-write
+            F[i] = S[i, j]
+
+    def chosen(A, S, F, b):
+        for i, j in T.Parallel(8, 8):
+            if j == 3:
+                F[i] = S[i, j]
+
+    refuses(
+        "lanes-write",
+        "every 'j' of the T.Parallel body writes F[i]: use a reduction or T.atomic_add",
+        body(statements),
+    )
+    assert len(body(chosen)().body) == 1
+
+
 # ---------------------------------------------------------------- loops
 
 

@@ -499,6 +499,31 @@ def test_loop_bounds_may_depend_on_outer_loops_and_on_data():
     assert isinstance(inner, Loop) and inner.extent == Var("i") + 1
 
 
+def test_a_while_loop_reads_its_condition_again():
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=T.Param("threads")):
+            n = T.alloc_local((1,), "int32")
+            n[0] = 0
+            while n[0] < 4:
+                A[n[0]] = 5
+                n[0] = n[0] + 1
+
+    assert kernel.params == ("threads",)
+    concrete = kernel.at(threads=32)
+    out = run(concrete, {"A": np.zeros(8, np.int32)})["A"]
+    np.testing.assert_array_equal(out, [5] * 4 + [0] * 4)
+    assert ids(kernel) == [
+        "map_n",
+        "n_value",
+        "while",
+        "n_value_2",
+        "map_A",
+        "map_n_2",
+        "n_value_3",
+    ]
+
+
 def test_an_element_as_an_index_becomes_a_scalar():
     @T.prim_func
     def kernel(index: T.Tensor((3,), "int32"), A: T.Tensor((5, 2), "float32"),
@@ -616,6 +641,7 @@ def test_sizes_known_when_the_kernel_runs():
             T.copy(S, B[b * 3, 0])
 
     assert kernel.scalars == ("rows", "shift")
+    assert "  scalar rows\n  scalar shift\n" in show_kernel(kernel)
     a = np.arange(28, dtype="f").reshape(7, 4)
     out = run(kernel, {"A": a}, shift=1)["B"]
     np.testing.assert_array_equal(out[:6], a[1:])
@@ -653,6 +679,21 @@ def test_default_ids_are_made_unique():
         "map_A",
         "map_F",
     ]
+
+
+def test_a_scalar_definition_in_a_group_has_the_groups_id():
+    @T.prim_func
+    def kernel(n: T.Tensor((2,), "int32"), A: T.Tensor((2,), "int32")):
+        with T.Kernel(2) as b:
+            limit = 0
+            with T.ws_op("read"):
+                limit = n[b]
+            A[b] = limit + T.int32(2.9)
+
+    assert ids(kernel) == ["read", "map_A"]
+    assert isinstance(kernel.body[0], Define) and kernel.body[0].name == "limit"
+    out = run(kernel, {"n": np.array([3, 4], np.int32)})["A"]
+    np.testing.assert_array_equal(out, [5, 6])
 
 
 def test_ids_that_the_author_gives():
