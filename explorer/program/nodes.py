@@ -4,11 +4,11 @@ A program is what the passes make of a kernel and a schedule, what the simulator
 the emitters print. All backends share it.
 
 Cycles. A pipeline's n-th cycle (n = 0, 1, ... over the whole life of a block, across persistent
-tiles) uses slot n % depth; the full barrier's n-th phase completes it, and the empty barrier's n-th
-phase frees it. Each role counts, per pipeline and side, the cycles it has opened (`Wait`) and closed
-(`Signal`); the k-th Wait of a role is about its k-th cycle, in loops, under guards and at prologues
-alike, so no step carries a phase formula. With several roles on an alternating side a role passes
-over the others' cycles with `Skip`.
+tiles) uses slot n % depth; the full barrier's n-th phase completes it, and the empty barrier's
+n-th phase frees it. Each role counts, per pipeline and side, the cycles it has opened (`Wait`) and
+closed (`Signal`); the k-th Wait of a role is about its k-th cycle, in loops, under guards and at
+prologues alike, so no step carries a phase formula. With several roles on an alternating side a
+role passes over the others' cycles with `Skip`.
 
 Invariant: waits and signals of a role are balanced on every path; an op's `uses` name the pipeline
 cycle that each ring buffer is bound to.
@@ -52,8 +52,8 @@ class Use:
 class Exec:
     """Run a tile op; `uses` bind its ring buffers, outermost pipeline first.
 
-    `route` says how a global-to-shared copy travels. `asynchronous` marks a matrix op that completes
-    at a later Drain.
+    `route` says how a global-to-shared copy travels. `asynchronous` marks a matrix op that
+    completes at a later Drain.
     """
 
     op: Op
@@ -64,7 +64,7 @@ class Exec:
 
 @frozen
 class Wait:
-    """Wait for the next cycle of a pipeline: full barrier (consumer) or empty barrier (producer)."""
+    """Open the next cycle: wait at the full (consumer) or the empty (producer) barrier."""
 
     pipeline: str
     full: bool
@@ -74,17 +74,20 @@ class Wait:
 class Signal:
     """Close the oldest unclosed cycle: arrive at the full (producer) or empty (consumer) barrier.
 
-    `threads` arrives once per thread of the role, else once per role (its bytes do the rest).
+    `threads` arrives once per thread of the role. `deferred` arrives once per thread when the
+    cp.async copies that the role issued before have landed. With neither, the role arrives once:
+    its bulk copies do the rest in bytes.
     """
 
     pipeline: str
     full: bool
     threads: bool = True
+    deferred: bool = False
 
 
 @frozen
 class Skip:
-    """Pass over cycles that belong to other roles of an alternating side."""
+    """Pass over cycles that belong to other roles of an alternating side; none may be unclosed."""
 
     pipeline: str
     full: bool
@@ -154,7 +157,7 @@ class Ring:
 
 @frozen
 class Barriers:
-    """The full and the empty barrier arrays of a pipeline, `depth` each, and their arrive counts."""
+    """The full and empty barriers of a pipeline, `depth` of each, and their arrive counts."""
 
     pipeline: str
     depth: int
@@ -166,8 +169,8 @@ class Barriers:
 class RoleProgram:
     """The steps that one role runs for every tile of its block.
 
-    `private` are the buffers of which the role has a copy of its own. `share` is its (index, count)
-    among roles that split the same ops by rows.
+    `private` are the buffers of which the role has a copy of its own. `share` is its (index,
+    count) among roles that split the same ops by rows.
     """
 
     role: WSRole
@@ -181,7 +184,7 @@ class Program:
     """A kernel under a schedule, all sizes fixed.
 
     The grid is walked as `launch` says: every block runs each role's body once a tile, with the
-    cycle counts running on from tile to tile.
+    cycle counts running on from tile to tile. `scalars` are the run-time integer arguments.
     """
 
     name: str
@@ -194,6 +197,8 @@ class Program:
     barriers: tuple[Barriers, ...]
     roles: tuple[RoleProgram, ...]
     matrix: tuple[tuple[str, int, int], ...] = field(default=())
+    threads_per_warp: int = 1
+    scalars: tuple[str, ...] = ()
 
     def ring(self, buffer: str) -> Ring:
         """The ring of a shared buffer; KeyError where it has none."""

@@ -12,6 +12,7 @@ from explorer.ir.nodes import Kernel
 from explorer.machine import CPU, H200
 from explorer.program.events import Event, parity, role_events, slot
 from explorer.program.nodes import Program
+from explorer.program.printer import show_events
 from explorer.program.simulator import simulate, trace
 from explorer.program.verdict import BadCount, Finished, Hang, Race
 from explorer.schedule.extensions import (
@@ -183,6 +184,20 @@ def test_c06_slots_and_parities_of_rings() -> None:
 def test_c06_in_a_program(depth: int, expected: list[int]) -> None:
     program = gemm_program(4, 4, 12, depth=depth)
     assert [e.parity for e in events(program, "C", "ab", "wait")] == expected
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_c01_events_of_one_trip(depth: int) -> None:
+    program = gemm_program(4, 4, 2, H200, depth=depth, consumer_warps=8)
+    assert [str(event) for event in role_events(program, "P")] == [
+        "acquire ab cycle 0 slot 0 parity 1",
+        "commit ab cycle 0 slot 0 parity 0",
+    ]
+    assert [str(event) for event in role_events(program, "C")] == [
+        "wait ab cycle 0 slot 0 parity 0",
+        "release ab cycle 0 slot 0 parity 0",
+    ]
+    assert show_events(program, "C").count("\n") == 2
 
 
 def test_c07_phases_run_on_across_persistent_tiles() -> None:

@@ -1,0 +1,88 @@
+"""Pass: every global-to-shared copy gets its route, and every signal the arrivals that follow it.
+
+Without a word in the schedule a copy takes the machine's copy engine where there is one and a
+pipeline's barrier counts its bytes, else the role's own threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from explorer.ir.access import is_bulk_load
+from explorer.passes.plan import Entry, Nest, Plan, RoleDraft, map_steps, nests
+from explorer.program.counts import SideWork, side_signal
+from explorer.program.nodes import Cycle, Exec, Signal, Step
+from explorer.program.steps import executed, map_execs
+from explorer.schedule.extensions import CopyRoute
+
+
+def choose_routes(plan: Plan) -> Plan:
+    """Routes of copies; per-thread, deferred or single arrivals of signals."""
+    chosen = {route.op: route.route for route in plan.schedule.extensions.routes}
+
+    def route(execution: Exec) -> Exec:
+        if not is_bulk_load(execution.op):
+            return execution
+        counted = any(use.cycle == Cycle.OPEN for use in execution.uses)
+        default = CopyRoute.BULK if plan.machine.async_copy and counted else CopyRoute.ELEMENT
+        counted = any(use.cycle == Cycle.OPEN for use in execution.uses)
+        usual = default if counted else CopyRoute.ELEMENT
+        return evolve(execution, route=chosen.get(execution.op.id, usual))
+
+    def change(role: RoleDraft) -> RoleDraft:
+        tree = map_steps(role.tree, lambda step: map_execs(step, route))
+        return evolve(role, tree=map_steps(tree, lambda step: _signal(tree, step)))
+
+    return plan.map_roles(change)
+
+
+def _signal(tree: Nest, step: Step) -> Step:
+    if not isinstance(step, Signal):
+        return step
+    return side_signal(step.pipeline, step.full, side_work(tree, step.pipeline))
+
+
+def side_work(tree: Nest, pipeline: str) -> SideWork:
+    """What one role does to the buffers of a pipeline while it has a cycle open."""
+    routes = [
+        execution.route
+        for nest in nests(tree)
+        for item in nest.entries
+        if isinstance(item, Entry)
+        for execution in executed(item.steps)
+        if _opened(execution, pipeline)
+    ]
+    return SideWork(
+        bulk=CopyRoute.BULK in routes,
+        deferred=CopyRoute.ASYNC in routes,
+        threads=not routes or None in routes or CopyRoute.ELEMENT in routes,
+        carried=all(_carried(tree, pipeline)),
+    )
+
+
+def _opened(execution: Exec, pipeline: str) -> bool:
+    return any(use.pipeline == pipeline and use.cycle == Cycle.OPEN for use in execution.uses)
+
+
+def _carried(tree: Nest, pipeline: str) -> Iterator[bool]:
+    """For every commit: whether the last op before it is a plain bulk copy into the pipeline."""
+    for nest in nests(tree):
+        last: Exec | None = None
+        for item in nest.entries:
+            if isinstance(item, Nest):
+                last = None
+                continue
+            for step in item.steps:
+                if isinstance(step, Exec):
+                    last = step
+                elif isinstance(step, Signal) and step.pipeline == pipeline:
+                    yield (
+                        last is not None
+                        and last.route == CopyRoute.BULK
+                        and _opened(last, pipeline)
+                    )
+                    last = None
+                elif tuple(executed((step,))):
+                    last = None

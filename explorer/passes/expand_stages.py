@@ -1,0 +1,175 @@
+"""Pass: the trees of entries become steps; loops with offsets get a prologue and an epilogue.
+
+With shift = the largest offset: prologue step t in 0..shift-1 runs the entries of offset <= t for
+iteration t - offset where the extent has it; the steady loop covers shift..extent-1; epilogue step
+t in 1..shift runs the entries of offset >= t for iteration extent + t - 1 - offset, if the extent
+is above shift - t, since the prologue has done the rest (RULEBOOK W8).
+
+Invariant: every entry runs once for each iteration, in iteration order, for every extent from 0
+on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import lcm
+
+from attrs import evolve, frozen
+
+from explorer.errors import ScheduleError
+from explorer.expr import Const, Expr, Var, ceildiv, compare, const, equal
+from explorer.ir.access import access
+from explorer.ir.nodes import Loop, While
+from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft
+from explorer.passes.version_private import version_name
+from explorer.program.nodes import For, Repeat, Step
+from explorer.program.steps import (
+    executed,
+    map_ops,
+    merge_guards,
+    rename_buffers,
+    substitute_steps,
+    when,
+)
+
+
+def expand_stages(plan: Plan) -> Plan:
+    """The steps of every role."""
+
+    def change(role: RoleDraft) -> RoleDraft:
+        return evolve(role, steps=tuple(_flat(role.tree.entries)))
+
+    return plan.map_roles(change)
+
+
+def _flat(items: tuple[Item, ...]) -> Iterator[Step]:
+    for item in items:
+        yield from _item_steps(item)
+
+
+def _item_steps(item: Item) -> tuple[Step, ...]:
+    if isinstance(item, Entry):
+        return item.steps
+    return when(item.guard, (*_loop_steps(item), *item.after))
+
+
+def _loop_steps(nest: Nest) -> tuple[Step, ...]:
+    loop = nest.loop
+    assert loop is not None, "only the root has no loop, and the root is not nested"
+    shift = max((item.stage or 0 for item in nest.entries), default=0)
+    if isinstance(loop, While):
+        if shift:
+            raise ScheduleError(
+                f"R-H3: '{loop.id}' is a while loop; only a counted one is shifted"
+            )
+        return (Repeat(loop.cond, tuple(_flat(nest.entries))),)
+    if shift == 0:
+        steady = tuple(_flat(nest.entries))
+        return (For(loop.var, loop.start, loop.start + loop.extent, steady, _unrolled(loop)),)
+    return _Shifted(nest, loop, shift).steps()
+
+
+def _unrolled(loop: Loop) -> bool:
+    return loop.kind == "unrolled"
+
+
+@frozen
+class _Shifted:
+    """A counted loop whose entries have offsets up to `shift`."""
+
+    nest: Nest
+    loop: Loop
+    shift: int
+
+    def steps(self) -> tuple[Step, ...]:
+        parts: list[Step] = []
+        for t in range(self.shift):
+            parts += merge_guards(self.prologue(t))
+        parts += self.steady()
+        for t in range(1, self.shift + 1):
+            parts += self.epilogue(t)
+        return tuple(parts)
+
+    @property
+    def copies(self) -> int:
+        """Iterations after which the versions of all private buffers repeat."""
+        return lcm(*(count for _, count in self.nest.versions))
+
+    def prologue(self, t: int) -> Iterator[Step]:
+        for item in self.nest.entries:
+            iteration = t - (item.stage or 0)
+            if iteration >= 0:
+                body = self.entry(item, const(iteration))
+                yield from when(compare("<", iteration, self.loop.extent), body)
+
+    def epilogue(self, t: int) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for item in self.nest.entries:
+            offset = item.stage or 0
+            if offset >= t:
+                steps += self.entry(item, self.loop.extent + (t - 1 - offset))
+        return when(compare("<", self.shift - t, self.loop.extent), tuple(steps))
+
+    def steady(self) -> tuple[Step, ...]:
+        """Steps shift .. extent - 1; in rounds of `copies` where private buffers have versions."""
+        loop, copies = self.loop, self.copies
+        count = loop.extent - self.shift
+        if isinstance(count, Const) and count.value <= 0:
+            return ()
+        if copies == 1:
+            body = self.iteration(Var(loop.var) - loop.start, 0)
+            start, stop = loop.start + self.shift, loop.start + loop.extent
+            return (For(loop.var, start, stop, body, _unrolled(loop)),)
+        first = Var(f"{loop.var}_round") * copies
+        if not isinstance(count, Const):
+            body = tuple(
+                step
+                for v in range(copies)
+                for step in when(first + v < count, self.iteration(first + v + self.shift, v))
+            )
+            return (For(f"{loop.var}_round", const(0), ceildiv(count, copies), body),)
+        rounds = count.value // copies
+        body = tuple(s for v in range(copies) for s in self.iteration(first + v + self.shift, v))
+        whole = For(f"{loop.var}_round", const(0), const(rounds), body)
+        rest = range(rounds * copies, count.value)
+        peeled = tuple(s for n in rest for s in self.iteration(const(n + self.shift), n))
+        return (*((whole,) if rounds else ()), *peeled)
+
+    def iteration(self, at: Expr, residue: int) -> tuple[Step, ...]:
+        """All entries of one steady step `at`, which is shift + residue modulo `copies`."""
+        steps: list[Step] = []
+        for item in self.nest.entries:
+            offset = item.stage or 0
+            steps += self.entry(item, at - offset, self.shift + residue - offset)
+        return tuple(steps)
+
+    def entry(self, item: Item, iteration: Expr, residue: int | None = None) -> tuple[Step, ...]:
+        """An entry's steps for one iteration; `residue` is the iteration modulo `copies`."""
+        value = self.loop.start + iteration
+        steps = _item_steps(item)
+        if value != Var(self.loop.var):
+            steps = substitute_steps(steps, {self.loop.var: value})
+        if isinstance(iteration, Const):
+            residue = iteration.value
+        if not self.nest.versions or not _touches(steps, dict(self.nest.versions)):
+            return steps
+        if residue is not None:
+            return self.renamed(steps, residue)
+        copies = self.copies
+        return tuple(
+            step
+            for r in range(copies)
+            for step in when(equal(iteration % copies, r), self.renamed(steps, r))
+        )
+
+    def renamed(self, steps: tuple[Step, ...], iteration: int) -> tuple[Step, ...]:
+        names = {n: version_name(n, iteration % count) for n, count in self.nest.versions}
+        return tuple(map_ops(step, lambda op: rename_buffers(op, names)) for step in steps)
+
+
+def _touches(steps: tuple[Step, ...], names: dict[str, int]) -> bool:
+    return any(
+        region.buffer.name in names
+        for step in executed(steps)
+        for region in (*access(step.op).reads, *access(step.op).writes)
+    )

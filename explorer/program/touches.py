@@ -1,0 +1,128 @@
+"""From an executed op to the accesses that the memory model checks.
+
+Invariant: a box covers every element that the op touches; where an index depends on data that is
+not simulated, it is the whole dimension.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from explorer.expr import evaluate
+from explorer.ir.access import access
+from explorer.ir.nodes import Map, Region
+from explorer.machine import Scope
+from explorer.program.memory_model import Box, Needs, Touch
+from explorer.program.nodes import Exec
+
+if TYPE_CHECKING:
+    from explorer.program.machine_state import World
+
+
+@frozen
+class _Plan:
+    """The regions of one Exec that need checking; reads that the op also writes need nothing."""
+
+    reads: tuple[Region, ...]
+    writes: tuple[Region, ...]
+    updated: frozenset[str]
+    atomic: bool
+
+
+class Toucher:
+    """Records the accesses of one role of one block."""
+
+    def __init__(self, world: World, block: int, role: str) -> None:
+        self.world = world
+        self.block = block
+        self.role = role
+        self.plans: dict[int, _Plan] = {}
+        self.levels = {r.buffer.name: r.levels for r in world.program.rings}
+
+    def touch(
+        self,
+        step: Exec,
+        cycles: dict[tuple[str, str], int],
+        actor: str,
+        tick: int,
+        clock: dict[str, int],
+        scalars: dict[str, int],
+    ) -> None:
+        """Check and record all accesses of an op; FaultFound carries a race."""
+        plan = self.plans.get(id(step)) or self.plan(step)
+        for write, regions in ((False, plan.reads), (True, plan.writes)):
+            for region in regions:
+                needs = Needs.NOTHING
+                if not write and region.buffer.name not in plan.updated:
+                    needs = self.needs(region.buffer.name)
+                touch = self.access(step, region, write, cycles, actor, tick, scalars, needs, plan)
+                self.world.memory.record(touch, clock)
+
+    def plan(self, step: Exec) -> _Plan:
+        found = access(step.op)
+        writes = tuple(region for region in found.writes if self.checked(region))
+        plan = _Plan(
+            tuple(region for region in found.reads if self.checked(region)),
+            writes,
+            frozenset(region.buffer.name for region in writes),
+            isinstance(step.op, Map) and any(store.atomic for store in step.op.stores),
+        )
+        self.plans[id(step)] = plan
+        return plan
+
+    def checked(self, region: Region) -> bool:
+        """Private data matters only next to asynchronous work, read-only tensors never."""
+        if region.buffer.scope.private:
+            return self.world.asynchronous
+        return region.buffer.scope != Scope.GLOBAL or region.buffer.name in self.world.written
+
+    def needs(self, buffer: str) -> Needs:
+        levels = self.levels.get(buffer, ())
+        if not levels:
+            return Needs.NOTHING
+        return Needs.THIS_CYCLE if any(depth > 1 for _, depth in levels) else Needs.WRITTEN
+
+    def access(
+        self,
+        step: Exec,
+        region: Region,
+        write: bool,
+        cycles: dict[tuple[str, str], int],
+        actor: str,
+        tick: int,
+        scalars: dict[str, int],
+        needs: Needs,
+        plan: _Plan,
+    ) -> Touch:
+        buffer = region.buffer
+        levels = self.levels.get(buffer.name, ())
+        cycle = tuple(cycles[(buffer.name, pipeline)] for pipeline, _ in levels)
+        version = tuple(c % depth for c, (_, depth) in zip(cycle, levels, strict=True))
+        block = -1 if buffer.scope == Scope.GLOBAL else self.block
+        owner = self.role if buffer.scope.private else ""
+        return Touch(
+            (block, owner, buffer.name, version),
+            _box(region, scalars),
+            write,
+            plan.atomic,
+            self.block,
+            self.role,
+            step.op.id,
+            actor,
+            tick,
+            cycle,
+            needs,
+        )
+
+
+def _box(region: Region, scalars: dict[str, int]) -> Box:
+    box = []
+    for start, extent, size in zip(region.start, region.extent, region.buffer.shape, strict=True):
+        try:
+            low = evaluate(start, scalars)
+            box.append((low, low + evaluate(extent, scalars)))
+        except KeyError:
+            box.append((0, evaluate(size, scalars)))
+    return tuple(box)
