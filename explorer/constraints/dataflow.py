@@ -82,18 +82,18 @@ def _private_conflict(one: Stmt, other: Stmt) -> set[str]:
 
 
 def matrix_in_flight(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """An op that lags is the only one in its loop that touches its accumulator and fragments."""
+    """A gemm that lags is the only op of its loop that touches its accumulator and operands.
+
+    Operands in a pipeline are excepted: their slots are released as late as the gemm completes.
+    """
     statements = _statements(plan)
+    rings = {name for pipeline in plan.pipelines for name in pipeline.buffers}
     for name, lag in plan.lags:
         gemm = statements.get(name)
         if gemm is None:
             yield broken(f"a lag is given for {name}, which the kernel has not")
             continue
-        registers = {
-            region.buffer.name
-            for region in (*statement_access(gemm).reads, *statement_access(gemm).writes)
-            if region.buffer.scope.private
-        }
+        in_flight = touched(gemm) - rings
         for scope in plan.scopes:
             for role, body in scope.bodies:
                 named = [entry.id for entry in body if not isinstance(entry, PlanSync)]
@@ -103,7 +103,7 @@ def matrix_in_flight(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                     statement = statements.get(other)
                     if other == name or statement is None:
                         continue
-                    shared = sorted(registers & touched(statement))
+                    shared = sorted(in_flight & touched(statement))
                     if shared and scope.id != WSScope.ROOT:
                         yield require(
                             lag <= 0,
@@ -297,7 +297,7 @@ RULES = (
     Rule(
         "matrix-in-flight",
         "safety",
-        "no other op of the loop touches the registers of a gemm that completes iterations later",
+        "no other op of the loop touches the operands of a gemm that completes iterations later",
         "PTX ISA, wgmma.mma_async: registers in flight must not be accessed before the wait",
         "use lag 0 for this gemm",
         matrix_in_flight,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+import numpy as np
+from attrs import evolve, frozen
 
-from explorer.expr import evaluate
-from explorer.ir.access import access
-from explorer.ir.nodes import Map, Region
+from explorer.expr import TRUE, Cond, Const, Var, evaluate
+from explorer.ir.access import Access, access
+from explorer.ir.elementwise import condition_lanes
+from explorer.ir.nodes import Map, Op, Region, Rewrite, Store
 from explorer.machine import Scope
 from explorer.program.memory_model import Box, Needs, Touch
 from explorer.program.nodes import Exec
@@ -51,7 +53,9 @@ class Toucher:
         scalars: dict[str, int],
     ) -> None:
         """Check and record all accesses of an op; FaultFound carries a race."""
-        plan = self.plans.get(id(step)) or self.plan(step)
+        plan = self.plans.get(id(step))
+        if plan is None or _guarded(step.op):
+            plan = self.plan(step, executed_access(step.op, scalars))
         for write, regions in ((False, plan.reads), (True, plan.writes)):
             for region in regions:
                 needs = Needs.NOTHING
@@ -60,8 +64,7 @@ class Toucher:
                 touch = self.access(step, region, write, cycles, actor, tick, scalars, needs, plan)
                 self.world.memory.record(touch, clock)
 
-    def plan(self, step: Exec) -> _Plan:
-        found = access(step.op)
+    def plan(self, step: Exec, found: Access) -> _Plan:
         writes = tuple(region for region in found.writes if self.checked(region))
         plan = _Plan(
             tuple(region for region in found.reads if self.checked(region)),
@@ -115,6 +118,49 @@ class Toucher:
             cycle,
             needs,
         )
+
+
+def _guarded(op: Op) -> bool:
+    return isinstance(op, Map) and any(guard != TRUE for guard in op.guards)
+
+
+def executed_access(op: Op, scalars: dict[str, int]) -> Access:
+    """What an op touches under these scalars; a guarded store counts where its guard holds."""
+    if not isinstance(op, Map) or not _guarded(op):
+        return access(op)
+    found = [
+        access(part)
+        for store, guard in zip(op.stores, op.guards, strict=True)
+        if (part := _active_part(op, store, guard, scalars)) is not None
+    ]
+    return Access(
+        tuple(region for each in found for region in each.reads),
+        tuple(region for each in found for region in each.writes),
+    )
+
+
+def _active_part(op: Map, store: Store, guard: Cond, scalars: dict[str, int]) -> Map | None:
+    """The smallest box of lanes around those whose guard holds; None where none does."""
+    whole = evolve(op, stores=(store,), guards=(guard,))
+    try:
+        extents = [evaluate(extent, scalars) for _, extent in op.axes]
+        lanes = np.meshgrid(*(np.arange(e) for e in extents), indexing="ij", sparse=True)
+        env = {**scalars, **{name: lane for (name, _), lane in zip(op.axes, lanes, strict=True)}}
+        mask = np.broadcast_to(condition_lanes(guard, env), extents)
+    except KeyError:
+        return whole
+    if not mask.any():
+        return None
+    spans = [(int(along.min()), int(along.max()) + 1) for along in np.nonzero(mask)]
+    shift = {
+        name: Var(name) + low for (name, _), (low, _) in zip(op.axes, spans, strict=True) if low
+    }
+    moved = Rewrite(shift).stmt(whole)
+    assert isinstance(moved, Map)
+    axes = tuple(
+        (name, Const(high - low)) for (name, _), (low, high) in zip(op.axes, spans, strict=True)
+    )
+    return evolve(moved, axes=axes)
 
 
 def _box(region: Region, scalars: dict[str, int]) -> Box:

@@ -78,9 +78,9 @@ def sample_and_simulate(kernel: Kernel, machine: Machine, count: int) -> None:
         verdict = simulate(materialize(kernel, schedule, machine), inputs, seed=seed)
         assert isinstance(verdict, Finished), (assignment, verdict)
         expected = run(kernel.at(**schedule.params), inputs)
-        for name, got in verdict.outputs:
-            want = np.asarray(expected[name], np.float64)
-            error = np.linalg.norm(np.asarray(got, np.float64) - want)
+        for name, value in expected.items():
+            want = np.asarray(value, np.float64)
+            error = np.linalg.norm(np.asarray(verdict.output(name), np.float64) - want)
             assert error <= 2e-3 * np.linalg.norm(want), (assignment, name)
     assert len(skeletons) >= min(count, len(space.skeletons)) // 2
 

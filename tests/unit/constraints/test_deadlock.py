@@ -23,9 +23,9 @@ Q = WSRole("C", warps_lo=4, warps_hi=8)
 def two_rings(extent: int) -> Kernel:
     @T.prim_func
     def rings(
-        x: T.Tensor((64 * extent, 64), T.float16),
-        y: T.Tensor((64 * extent, 64), T.float16),
-        z: T.Tensor((64 * extent, 64), T.float16),
+        x: T.Tensor((64 * max(extent, 1), 64), T.float16),
+        y: T.Tensor((64 * max(extent, 1), 64), T.float16),
+        z: T.Tensor((64 * max(extent, 1), 64), T.float16),
     ):
         with T.Kernel(1, threads=256) as bx:
             a = T.alloc_shared((64, 64), T.float16)
@@ -135,9 +135,9 @@ def test_roles_that_wait_for_each_other() -> None:
 def two_loops(extent: int) -> Kernel:
     @T.prim_func
     def loops(
-        x: T.Tensor((64 * extent, 64), T.float16),
-        y: T.Tensor((64 * extent, 64), T.float16),
-        z: T.Tensor((64 * extent, 64), T.float16),
+        x: T.Tensor((64 * max(extent, 1), 64), T.float16),
+        y: T.Tensor((64 * max(extent, 1), 64), T.float16),
+        z: T.Tensor((64 * max(extent, 1), 64), T.float16),
     ):
         with T.Kernel(1, threads=256) as bx:
             a = T.alloc_shared((64, 64), T.float16)

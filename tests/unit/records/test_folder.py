@@ -13,6 +13,7 @@ from attrs import evolve
 import explorer
 from explorer.data import dumps, loads
 from explorer.errors import RecordError, ScheduleError
+from explorer.machine import CPU
 from explorer.records import (
     CompileFailed,
     Contract,
@@ -55,7 +56,7 @@ def info(**changes: object) -> RunInfo:
             workload="toy",
             sizes=(("M", 4),),
             dtype="float32",
-            machine="cpu",
+            machine=CPU,
             seed=0,
             trials=8,
             seconds=10.0,

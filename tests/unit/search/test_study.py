@@ -11,6 +11,7 @@ import pytest
 from optuna.trial import TrialState
 
 from explorer.records import CompileFailed, Crashed, Measured, Outcome, TimedOut, Trial
+from explorer.records.files import drop_torn_line
 from explorer.search import (
     Budget,
     FeasibleSampler,
@@ -111,8 +112,6 @@ def test_an_outcome_recorded_but_not_told_is_told(tmp_path: Path) -> None:
 
 
 def test_a_study_cut_at_any_byte_opens_again(tmp_path: Path) -> None:
-    from explorer.records.files import drop_torn_line
-
     path = tmp_path / "study"
     run(path, [], FakeEvaluator(), budget=4)
     whole = path.read_bytes()
@@ -178,14 +177,20 @@ def test_building_overlaps_measuring_only_with_a_lag(lag: int, overlaps: bool) -
     assert (True in seen) == overlaps
 
 
-def test_the_deadline_ends_the_search() -> None:
+def test_the_deadline_ends_the_search_and_the_rest_is_tried_later(tmp_path: Path) -> None:
     class Slow(FakeEvaluator):
         def measure(self, prepared: Prepared) -> Outcome:
             time.sleep(0.05)
             return super().measure(prepared)
 
-    trials: list[Trial] = []
+    path, trials = tmp_path / "study", list[Trial]()
     picks = sampler()
-    log = StudyLog(picks, CHOICES)
+    log = StudyLog(picks, CHOICES, file_storage(path))
     SearchLoop(log, picks, Slow(), trials.append).run(Budget(1000, time.monotonic() + 0.3))
-    assert 4 <= len(trials) <= 12
+    assert 1 <= len(trials) <= 8
+    assert TrialState.RUNNING not in states(path)
+    left = states(path).count(TrialState.FAIL)
+    run(path, trials, FakeEvaluator())
+    assert len([each for each in trials if each.origin == "retry"]) == left
+    assert len({each.assignment for each in trials}) == len(trials) == 20
+    assert replay(sampler(), CHOICES, trials) is None
