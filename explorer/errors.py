@@ -4,6 +4,7 @@
     ├── InputError               the user's input is at fault          (exit 2)
     │   ├── KernelError          a kernel outside the surface language
     │   ├── ScheduleError        a malformed schedule or annotation
+    │   ├── MemoryPlanError      a pool or a layout asked for something impossible
     │   └── RecordError          a run folder or file that cannot be read
     ├── IllegalSchedule          the answer is no: rules are broken    (exit 1)
     ├── NoLegalCandidate         the answer is no: the space is empty  (exit 1)
@@ -34,6 +35,10 @@ class KernelError(InputError):
 
 class ScheduleError(InputError):
     """A schedule or an annotation is malformed, or bound to something else."""
+
+
+class MemoryPlanError(InputError, ValueError):
+    """A pool or a layout cannot give what was asked; a ValueError too, as in TVM's pools."""
 
 
 class RecordError(InputError):

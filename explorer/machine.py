@@ -35,6 +35,22 @@ class Scope(StrEnum):
         return self in (Scope.FRAGMENT, Scope.LOCAL)
 
 
+class Pipe(StrEnum):
+    """An in-order hardware pipe of a pipe machine.
+
+    MTE2 loads from global memory, MTE1 moves L1 to L0, MTE3 stores from the unified buffer, FIXPIPE
+    drains L0C; CUBE multiplies matrices, VECTOR and SCALAR compute.
+    """
+
+    MTE1 = "mte1"
+    MTE2 = "mte2"
+    MTE3 = "mte3"
+    CUBE = "cube"
+    VECTOR = "vector"
+    FIXPIPE = "fixpipe"
+    SCALAR = "scalar"
+
+
 @frozen
 class MemoryScope:
     """An on-chip memory: capacity and smallest alignment of an allocation, in bytes."""
@@ -42,6 +58,24 @@ class MemoryScope:
     scope: Scope
     capacity_bytes: int
     alignment_bytes: int
+
+
+@frozen
+class TensorMemory:
+    """Tensor memory of one unit: `lanes` rows of `columns` cells of `cell_bits`.
+
+    A block allocates whole columns, a power of two and at least `columns_min` of them.
+    """
+
+    columns: int
+    lanes: int
+    cell_bits: int
+    columns_min: int
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Its size in bytes."""
+        return self.columns * self.lanes * self.cell_bits // 8
 
 
 @frozen
@@ -87,6 +121,9 @@ class Machine:
     `threads_per_warp` x `warps_per_group` threads execute one matrix instruction. `units` is the
     number of multiprocessors (cores on the cpu). `reserved_bytes` of shared memory are taken per
     block. `barrier_bytes` is the size of one barrier. `slots` is None where slots are packed.
+
+    On a pipe machine, `simt_reserved_bytes` of shared memory are taken where a kernel has a region
+    of threads, and every ordered pair of pipes has `flag_ids` flags.
     """
 
     name: str
@@ -106,6 +143,10 @@ class Machine:
     async_matrix: bool = False
     timed: bool = field(default=True)
     slots: SlotFormat | None = None
+    tensor_memory: TensorMemory | None = None
+    pipes: tuple[Pipe, ...] = ()
+    simt_reserved_bytes: int = 0
+    flag_ids: int = 0
 
     def memory(self, scope: Scope) -> MemoryScope | None:
         """The description of an on-chip memory, None where it is unlimited or absent."""
@@ -149,7 +190,60 @@ H200 = Machine(
     async_matrix=True,
 )
 
-MACHINES: tuple[Machine, ...] = (CPU, H200)
+_TMEM = TensorMemory(columns=512, lanes=128, cell_bits=32, columns_min=32)
+
+B200 = Machine(
+    name="b200",
+    arch="sm_100a",
+    family="role",
+    units=148,
+    threads_per_warp=32,
+    warps_per_group=4,
+    max_warps=32,
+    memories=(
+        MemoryScope(Scope.SHARED, 232448, 1024),
+        MemoryScope(Scope.TMEM, _TMEM.capacity_bytes, _TMEM.lanes * _TMEM.cell_bits // 8),
+    ),
+    matrix_shapes=(
+        *(MatrixShape(128, n, 32) for n in range(16, 257, 16)),
+        *(MatrixShape(64, n, 32) for n in range(8, 257, 8)),
+    ),
+    barrier_bytes=8,
+    registers=RegisterFile(total=65536, request_min=24, request_max=256, request_step=8),
+    reserved_bytes=1024,
+    shared_per_unit_bytes=233472,
+    async_copy=True,
+    async_matrix=True,
+    timed=False,
+    tensor_memory=_TMEM,
+)
+
+ASCEND950 = Machine(
+    name="ascend950",
+    arch="dav-3510",
+    family="pipe",
+    units=32,
+    threads_per_warp=1,
+    warps_per_group=1,
+    max_warps=1,
+    memories=(
+        MemoryScope(Scope.SHARED, 253952, 32),
+        MemoryScope(Scope.L1, 524288, 32),
+        MemoryScope(Scope.L0C, 262144, 32),
+        MemoryScope(Scope.L0A, 65536, 32),
+        MemoryScope(Scope.L0B, 65536, 32),
+    ),
+    matrix_shapes=(MatrixShape(16, 16, 32),),
+    barrier_bytes=0,
+    async_copy=True,
+    async_matrix=True,
+    timed=False,
+    pipes=tuple(Pipe),
+    simt_reserved_bytes=32768,
+    flag_ids=8,
+)
+
+MACHINES: tuple[Machine, ...] = (CPU, H200, B200, ASCEND950)
 
 
 def machine_named(name: str) -> Machine:

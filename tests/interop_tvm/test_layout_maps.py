@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tvm.tirx.layout import S, TCol, TLane
+from tvm.tirx.layout import TileLayout as TheirLayout
 
-from explorer.memory.layouts import Axis, TileLayout
-from explorer.memory.smem_pool import SMEMPool
+from explorer.errors import MemoryPlanError
+from explorer.ir.dtypes import dtype as element_type
+from explorer.memory.layouts import Axis, Iter, TileLayout
 from explorer.memory.swizzle import SwizzleMode, misfit
-from explorer.memory.tmem_pool import TMEMPool
 from tests.interop_tvm.sequences import (
     DTYPES,
     SCALES,
@@ -23,7 +25,6 @@ from tests.interop_tvm.sequences import (
     run_theirs,
     their_pools,
 )
-from explorer.ir.dtypes import dtype as element_type
 
 pytestmark = pytest.mark.interop
 
@@ -52,12 +53,24 @@ DATAPATHS = [
 ]
 FACTORS = [
     (shape, name, per_mma, reuse)
-    for shape in ((32, 4), (32, 8), (128, 4), (128, 16), (64, 24), (2, 128, 4), (2, 128, 16),
-                  (3, 96, 8), (2, 32, 4), (1, 64, 16))
+    for shape in (
+        (32, 4),
+        (32, 8),
+        (128, 4),
+        (128, 16),
+        (64, 24),
+        (2, 128, 4),
+        (2, 128, 16),
+        (3, 96, 8),
+        (2, 32, 4),
+        (1, 64, 16),
+    )
     for name in SCALES
     for per_mma in (1, 2, 4)
     for reuse in (1, 2, 4)
 ]
+# Two MMAs in half a cell: whole columns only with wider elements, which their pool takes too.
+FACTORS += [((64, 6), name, 1, 1) for name in ("float16", "float32")]
 
 
 def test_there_are_enough() -> None:
@@ -86,9 +99,7 @@ def test_datapaths(rows: int, columns: int, name: str, datapath: str | None) -> 
 
 @pytest.mark.parametrize(("shape", "name", "per_mma", "reuse"), FACTORS, ids=str)
 def test_scale_factors(shape: tuple[int, ...], name: str, per_mma: int, reuse: int) -> None:
-    call = Call(
-        "tmem", "alloc_sf", (shape,), name, (("sf_per_mma", per_mma), ("sf_reuse", reuse))
-    )
+    call = Call("tmem", "alloc_sf", (shape,), name, (("sf_per_mma", per_mma), ("sf_reuse", reuse)))
     compare_cells(call, shape)
 
 
@@ -115,6 +126,23 @@ def compare_cells(call: Call, shape: tuple[int, ...]) -> None:
 
 
 def test_a_layout_of_the_callers() -> None:
-    layout = TileLayout([*TMEMPool(SMEMPool()).alloc((128, 64)).layout.shard])
-    pool = TMEMPool(SMEMPool())
-    assert pool.alloc((128, 64), layout=layout).columns == 64
+    shape = (2, 128, 24)
+    ours = TileLayout(
+        [Iter(2, 48, Axis.COLUMN), Iter(128, 1, Axis.LANE), Iter(24, 2, Axis.COLUMN)]
+    )
+    spec = S[shape : (48 @ TCol, 1 @ TLane, 2 @ TCol)]
+    with function():
+        theirs = TheirLayout(spec)
+        for axis in (Axis.LANE, Axis.COLUMN):
+            expected = their_map(theirs, shape, axis)
+            assert (ours.offsets(axis, np.arange(prod(shape))) == expected).all()
+            assert ours.span(axis) == int(theirs.span(axis.value))
+        pool = their_pools()["tmem"]
+        with pytest.raises(AssertionError):
+            pool.alloc(shape, "float16", layout=theirs)
+        pool.alloc(shape, "float32", layout=theirs)
+        own = our_pools()["tmem"]
+        with pytest.raises(MemoryPlanError, match="tmem-whole-columns"):
+            own.alloc(shape, "float16", layout=ours)
+        own.alloc(shape, "float32", layout=ours)
+        assert own.offset == pool.offset
