@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from explorer.constraints import Violation as Violation
     from explorer.constraints import check as check
     from explorer.errors import ExplorerError as ExplorerError
+    from explorer.ir.nodes import Kernel as Kernel
     from explorer.machine import Machine as Machine
     from explorer.machine import machine_named as machine_named
     from explorer.records import Run as Run
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "ExplorerError": "explorer.errors:ExplorerError",
+    "Kernel": "explorer.ir.nodes:Kernel",
     "Machine": "explorer.machine:Machine",
     "Peer": "explorer.space:Peer",
     "Problem": "explorer.space:Problem",
@@ -56,6 +58,7 @@ _PUBLIC = {
 
 __all__ = [
     "ExplorerError",
+    "Kernel",
     "Machine",
     "Peer",
     "Problem",

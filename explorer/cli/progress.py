@@ -1,0 +1,61 @@
+"""The progress bar of a tuning run, on stderr: trials, best so far, time."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from explorer.records import Trial, kind_of
+
+
+class Progress:
+    """A `Watcher` that draws a bar; where stderr is no terminal, it prints a line now and then."""
+
+    def __init__(self, trials: int) -> None:
+        self._console = Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[best]}"),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._trials = trials
+        self._task = self._bars.add_task("starting", total=trials, best="")
+        self._best_us: float | None = None
+
+    def phase(self, text: str) -> None:
+        """Name what is going on, where there is a bar to name."""
+        self._bars.update(self._task, description=text)
+
+    def trial(self, trial: Trial, done: int, best_us: float | None) -> None:
+        """Show a finished trial."""
+        best = (
+            f"best {best_us:,.1f} us" if best_us is not None else f"last {kind_of(trial.outcome)}"
+        )
+        self._bars.update(self._task, completed=done, best=best)
+        if best_us != self._best_us or done % 16 == 0:
+            self._line(f"{done}/{self._trials} trials, {best}")
+        self._best_us = best_us
+
+    def _line(self, text: str) -> None:
+        if not self._console.is_terminal:
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()

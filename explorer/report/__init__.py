@@ -1,0 +1,15 @@
+"""Reports: tables and figures of a run, and an HTML page of both."""
+
+from explorer.report.figures import plot_marginals, plot_progress, plot_time_against
+from explorer.report.page import html, write_html
+from explorer.report.tables import marginals, trial_frame
+
+__all__ = [
+    "html",
+    "marginals",
+    "plot_marginals",
+    "plot_progress",
+    "plot_time_against",
+    "trial_frame",
+    "write_html",
+]

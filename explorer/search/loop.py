@@ -1,0 +1,166 @@
+"""The search loop: propose, build, measure, record, in an order that is always the same.
+
+Trials are measured and recorded in the order of their numbers. A proposal is made as soon as every
+outcome below its horizon is known. With lag 0 building and measuring take turns, so that compilers
+do not disturb timing (the host is the device); with lag 1 the next batch is built while the
+current one is measured (the device is another one).
+
+Invariant: the outcome of a trial is recorded before the study is told and before the next trial is
+measured; nothing that finished is lost by a kill.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from typing import Protocol
+
+from attrs import frozen
+
+from explorer.records import Measured, Outcome, Trial, usable_cores
+from explorer.search.sampler import Exhausted, FeasibleSampler, Proposal
+from explorer.search.study import Retry, StudyLog
+from explorer.space.space import Assignment
+
+MOST_BUILDERS = 8
+
+
+@frozen
+class Prepared:
+    """A candidate that was built, or the outcome that ended it. `artifact` is the evaluator's."""
+
+    schedule_digest: str
+    artifact: object
+    failure: Outcome | None = None
+
+
+class Evaluator(Protocol):
+    """Builds and measures candidates. `prepare` is called from several threads at once."""
+
+    def prepare(self, assignment: Assignment) -> Prepared: ...
+    def measure(self, prepared: Prepared) -> Outcome: ...
+
+
+@frozen
+class Budget:
+    """When to stop: after `trials` trials, or with the first one that ends past `deadline`.
+
+    The deadline is a time.monotonic(). What has been proposed by then and was not measured is
+    interrupted, and tried again when the run goes on.
+    """
+
+    trials: int
+    deadline: float
+
+
+@frozen
+class SearchEnd:
+    """Why a search ended: done (budget), exhausted, or unknown (the solver gave up)."""
+
+    reason: str
+    prepared: dict[int, Prepared]
+
+
+@frozen
+class _Flight:
+    number: int
+    proposal: Proposal
+    build: Future[tuple[Prepared, float]]
+
+
+class SearchLoop:
+    """One search. `record` keeps a finished trial for good; it is called in trial order."""
+
+    def __init__(
+        self,
+        log: StudyLog,
+        sampler: FeasibleSampler,
+        evaluator: Evaluator,
+        record: Callable[[Trial], None],
+        lag: int = 0,
+    ) -> None:
+        self._log, self._sampler, self._evaluator = log, sampler, evaluator
+        self._record = record
+        self._lag = lag
+        self._flights: deque[_Flight] = deque()
+        self._finished = log.number
+        self._end = ""
+
+    def run(self, budget: Budget, done: int = 0) -> SearchEnd:
+        """Search until the budget is spent or the space is; `done` trials count already."""
+        prepared: dict[int, Prepared] = {}
+        retries = deque(self._log.retries())
+        builders = max(2, min(MOST_BUILDERS, usable_cores()))
+        pool = ThreadPoolExecutor(builders, thread_name_prefix="build")
+        try:
+            while True:
+                self._fill(pool, budget, done, retries)
+                if not self._flights:
+                    break
+                for trial, built in self._measure():
+                    prepared[trial.number] = built
+                    done += 1
+                    if time.monotonic() >= budget.deadline:
+                        break
+                if time.monotonic() >= budget.deadline:
+                    break
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._log.abandon([flight.number for flight in self._flights])
+        return SearchEnd(self._end or "done", prepared)
+
+    def _fill(self, pool: Executor, budget: Budget, done: int, retries: deque[Retry]) -> None:
+        """Propose what the horizon and the budget allow, then start building it."""
+        opened: list[tuple[int, Proposal]] = []
+        while not self._end and done + len(self._flights) + len(opened) < budget.trials:
+            if time.monotonic() >= budget.deadline:
+                break
+            if self._sampler.horizon(self._log.number) > self._finished:
+                break
+            try:
+                opened.append(self._log.next(retries.popleft() if retries else None))
+            except Exhausted as end:
+                self._end = "exhausted" if end.proved else "unknown"
+        for number, proposal in opened:
+            build = pool.submit(self._prepare, proposal.assignment)
+            self._flights.append(_Flight(number, proposal, build))
+
+    def _measure(self) -> Iterator[tuple[Trial, Prepared]]:
+        count = 1
+        if self._lag == 0:
+            count = len(self._flights)
+            wait([flight.build for flight in self._flights])
+        for _ in range(count):
+            yield self._finish(self._flights.popleft())
+
+    def _finish(self, flight: _Flight) -> tuple[Trial, Prepared]:
+        prepared, compile_s = flight.build.result()
+        started = time.monotonic()
+        outcome = prepared.failure or self._evaluator.measure(prepared)
+        trial = Trial(
+            number=flight.number,
+            assignment=flight.proposal.assignment,
+            schedule_digest=prepared.schedule_digest,
+            outcome=outcome,
+            origin=flight.proposal.origin,
+            solver_ms=flight.proposal.solver_ms,
+            compile_s=compile_s,
+            measure_s=time.monotonic() - started,
+        )
+        self._record(trial)
+        self._log.tell(trial.number, outcome)
+        self._finished = trial.number + 1
+        return trial, prepared
+
+    def _prepare(self, assignment: Assignment) -> tuple[Prepared, float]:
+        started = time.monotonic()
+        prepared = self._evaluator.prepare(assignment)
+        return prepared, time.monotonic() - started
+
+
+def best_so_far(trials: list[Trial]) -> Trial | None:
+    """The measured trial with the lowest median, the earliest of equals."""
+    measured = [trial for trial in trials if isinstance(trial.outcome, Measured)]
+    return min(measured, key=lambda trial: (trial.time_us or 0.0, trial.number), default=None)

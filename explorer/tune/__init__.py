@@ -1,0 +1,19 @@
+"""Tuning: rules, candidates, compiler, device, race and records, wired into one run."""
+
+from explorer.tune.device import Device, DeviceEvaluator
+from explorer.tune.result import TuneResult, outcome_counts, result_of
+from explorer.tune.run import Request, Watcher, first_legal, problem_of, replay_run, tune
+
+__all__ = [
+    "Device",
+    "DeviceEvaluator",
+    "Request",
+    "TuneResult",
+    "Watcher",
+    "first_legal",
+    "outcome_counts",
+    "problem_of",
+    "replay_run",
+    "result_of",
+    "tune",
+]

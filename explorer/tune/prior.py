@@ -1,0 +1,81 @@
+"""Candidates that are tried first: what experience says about each skeleton.
+
+The first one is the control of the run: a plain choice that should work wherever anything does.
+
+Invariant: targets are a pure function of the space; the sampler makes them legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from explorer.schedule.extensions import Raster
+from explorer.space import SKELETON, Assignment, Choice, SearchSpace
+
+SKELETONS = 4
+QUANTILES = (0.5, 0.75)
+# Slots that hide the latency of a copy: by the copy engine from device memory, or by a thread.
+DEPTH_ASYNC, DEPTH = 4, 2
+# By a choice's name, else its prefix. A gemm in flight hides its own latency; a producer needs few
+# registers; a grouped raster keeps a window of tiles in the last cache.
+WISHES: Mapping[str, int] = {
+    "nreg_producer": 40,
+    "stage": 0,
+    "lag": 1,
+    "raster": tuple(Raster).index(Raster.GROUPED),
+    "group": 4,
+}
+
+
+def prior_targets(space: SearchSpace) -> tuple[Assignment, ...]:
+    """The targets, the most plain first."""
+    skeletons = space.choice(SKELETON).domain[:SKELETONS]
+    return tuple(
+        _target(space, skeleton, quantile) for quantile in QUANTILES for skeleton in skeletons
+    )
+
+
+def specialized_target(space: SearchSpace, wishes: Mapping[str, int]) -> Assignment:
+    """The target of the first skeleton that hands buffers over in pipelines, else of the first.
+
+    `wishes` go before experience; by the prefix of a choice's name.
+    """
+    plans = [skeleton.plan for skeleton in space.skeletons]
+    skeleton = next((index for index, plan in enumerate(plans) if plan.pipelines), 0)
+    target = _target(space, skeleton, QUANTILES[-1])
+    return {name: wishes.get(name.split("_")[0], value) for name, value in target.items()}
+
+
+def _target(space: SearchSpace, skeleton: int, quantile: float) -> Assignment:
+    target = {}
+    roles = sum(name.startswith("warps") for name in space.active(skeleton))
+    for choice in space.choices:
+        if choice.name == SKELETON:
+            target[choice.name] = skeleton
+        else:
+            target[choice.name] = _wish(space, choice, quantile, roles)
+    return target
+
+
+def _wish(space: SearchSpace, choice: Choice, quantile: float, roles: int) -> int:
+    kind = choice.name.split("_")[0]
+    domain = choice.domain
+    if choice.name in space.kernel.params:
+        return domain[int(quantile * (len(domain) - 1))]
+    if kind == "depth":
+        return _nearest(domain, DEPTH_ASYNC if space.machine.async_copy else DEPTH)
+    wish = WISHES.get(choice.name, WISHES.get(kind))
+    if wish is not None:
+        return _nearest(domain, wish)
+    if kind == "blocks":
+        return _nearest(domain, max(1, space.machine.units // max(1, roles)))
+    if kind == "warps":
+        return _nearest(domain, space.machine.warps_per_group)
+    if kind == "mma" and space.machine.matrix_shapes:
+        first = space.machine.matrix_shapes[0]
+        return _nearest(domain, first.m if choice.name == "mma_m" else first.n)
+    return max(domain)
+
+
+def _nearest(domain: tuple[int, ...], wish: int) -> int:
+    return min(domain, key=lambda value: (abs(value - wish), value))
