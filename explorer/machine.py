@@ -106,8 +106,8 @@ class SlotFormat:
     """How slots of shared buffers lie where the kernel's own code moves the data.
 
     Each row is a multiple of the scope's alignment plus `row_padding_bytes`, so that a column does
-    not fall into few cache sets. Floats narrower than `float_bits_min` are widened when they are
-    stored. A matrix op reads its B operand as K x N; one that is N x K is stored turned.
+    not fall into few cache sets. Floats narrower than `float_bits_min` are widened when stored. A
+    matrix op reads its B operand as K x N; one that is N x K is stored turned.
     """
 
     row_padding_bytes: int

@@ -16,7 +16,7 @@ from typing import Any
 import z3
 from attrs import frozen
 
-from explorer.constraints.lower import lower_cond
+from explorer.constraints.lower import Lowering
 from explorer.constraints.rules import RULES
 from explorer.expr import TRUE
 from explorer.space import SKELETON, SearchSpace
@@ -47,24 +47,33 @@ class SkeletonModel:
     def __init__(self, space: SearchSpace, index: int) -> None:
         active = space.active(index)
         self.choices = tuple(choice for choice in space.choices if choice.name in active)
-        self._terms: dict[str, Any] = {choice.name: z3.Int(choice.name) for choice in self.choices}
+        lowering = Lowering({choice.name: choice.domain for choice in self.choices})
+        self._terms, self._equal = lowering.terms, lowering.equal
         self._guards: dict[str, Any] = {rule.id: z3.Bool(f"rule:{rule.id}") for rule in RULES}
         self._solver = z3.SimpleSolver()
         self._solver.set("rlimit", QUERY_RESOURCES)
         self._solver.set("random_seed", 0)
         for choice in self.choices:
-            term = self._terms[choice.name]
-            self._solver.add(z3.Or(*(term == value for value in choice.domain)))
+            values = (self._equal[choice.name, value] for value in choice.domain)
+            self._solver.add(z3.Or(*values))
         for rule in RULES:
             for requirement in rule.requirements(space.skeletons[index].plan, space.machine):
                 if requirement.holds != TRUE:
-                    cond = lower_cond(requirement.holds, self._terms)
+                    cond = lowering.lower_cond(requirement.holds)
                     self._solver.add(z3.Implies(self._guards[rule.id], cond))
 
     def check(self, fixed: Mapping[str, int]) -> Any:
         """The solver's answer with those choices fixed."""
-        same = (self._terms[name] == value for name, value in fixed.items())
+        same = (self._equal[item] for item in fixed.items())
         return self._solver.check(*self._guards.values(), *same)
+
+    def _witness(self) -> dict[str, int]:
+        """The numbers of the solver's last positive answer."""
+        model = self._solver.model()
+        return {
+            name: model.eval(term, model_completion=True).as_long()
+            for name, term in self._terms.items()
+        }
 
     def project(self, wish: Mapping[str, int]) -> Projection:
         """The legal numbers nearest to `wish`, choice by choice in order."""
@@ -74,14 +83,18 @@ class SkeletonModel:
         answer = self.check({})
         if answer != z3.sat:
             return Projection(Status.EXHAUSTED if answer == z3.unsat else Status.UNKNOWN)
+        # What the last positive answer holds is known to be legal and needs no query.
+        witness = self._witness()
         found: dict[str, int] = {}
         for choice in self.choices:
             for value in _by_distance(choice.domain, wish[choice.name]):
-                if self.check({**found, choice.name: value}) == z3.sat:
-                    found[choice.name] = value
-                    break
-            else:
-                return Projection(Status.UNKNOWN)
+                fixed = {**found, choice.name: value}
+                if value != witness[choice.name]:
+                    if self.check(fixed) != z3.sat:
+                        continue
+                    witness = self._witness()
+                found = fixed
+                break
         return Projection(Status.FOUND, tuple(found.items()))
 
     def forbid(self, assignment: Mapping[str, int]) -> None:

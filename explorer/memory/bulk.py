@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from explorer.expr import Const, Expr, IntLike, evaluate
+from explorer.expr import Const, Expr, IntLike, ceildiv, const, evaluate
 from explorer.ir.nodes import Buffer, Copy, Op, Region
-from explorer.memory.tiles import (
-    BOX_EXTENT_MAX,
-    BULK_ALIGNMENT_BYTES,
-    TileLayout,
-    widest_atom_bytes,
-)
+from explorer.machine import Scope
+from explorer.memory.swizzle import widest_swizzle
+from explorer.memory.tiles import TileLayout
 
 RANK_MAX = 5
+BOX_EXTENT_MAX = 256
+BULK_ALIGNMENT_BYTES = 16
 
 
 @frozen
@@ -32,20 +31,25 @@ class BulkBox:
     column_steps: int
 
 
+def pitch_bytes(tensor: Buffer) -> Expr:
+    """Bytes from a row of a tensor to the next; of the whole tensor where it has one row."""
+    return ceildiv(tensor.shape[-1] * tensor.dtype.bits, 8) if tensor.shape else const(0)
+
+
 def pitch_refusal(tensor: Buffer) -> str:
     """Why a tensor admits no bulk copy, in one line; empty if it does."""
     if len(tensor.shape) > RANK_MAX:
         return f"{tensor.name} has {len(tensor.shape)} dimensions, a tensor map at most {RANK_MAX}"
     if tensor.dtype.bits % 8:
         return f"{tensor.name} has {tensor.dtype} elements, a tensor map whole bytes"
-    pitch_bytes = tensor.dtype.bits // 8
+    pitch = tensor.dtype.bits // 8
     for extent in reversed(tensor.shape[1:]):
         if not isinstance(extent, Const):
             return f"{tensor.name} has an extent {extent} that is open"
-        pitch_bytes *= extent.value
-        if pitch_bytes % BULK_ALIGNMENT_BYTES:
+        pitch *= extent.value
+        if pitch % BULK_ALIGNMENT_BYTES:
             return (
-                f"{tensor.name} has a pitch of {pitch_bytes} B, "
+                f"{tensor.name} has a pitch of {pitch} B, "
                 f"not a multiple of {BULK_ALIGNMENT_BYTES} B"
             )
     return ""
@@ -72,14 +76,15 @@ def bulk_refusal(copy: Op) -> str:
         row_bytes = inner.value * tile.buffer.dtype.bits // 8
         if row_bytes % BULK_ALIGNMENT_BYTES:
             return f"{copy.id} moves rows of {row_bytes} B, not whole pieces of 16 B"
-        if not widest_atom_bytes(row_bytes) and inner.value > BOX_EXTENT_MAX:
+        whole = widest_swizzle(inner.value, tile.buffer.dtype).value == 0
+        if whole and inner.value > BOX_EXTENT_MAX:
             return f"{copy.id} moves rows of {inner.value} elements > {BOX_EXTENT_MAX} of a box"
     return ""
 
 
 def bulk_sides(copy: Copy) -> tuple[Region, Region]:
     """(the region of the tensor, the region of the shared tile)."""
-    if copy.src.buffer.scope == "global":
+    if copy.src.buffer.scope == Scope.GLOBAL:
         return copy.src, copy.dst
     return copy.dst, copy.src
 

@@ -27,7 +27,8 @@ def turned_operands(ops: Iterable[Op], machine: Machine) -> frozenset[str]:
     """
     if machine.slots is None:
         return frozenset()
-    turned, straight = set(), set()
+    turned: set[Buffer] = set()
+    straight: set[Buffer] = set()
     for op in ops:
         if isinstance(op, Gemm) and op.b.buffer.scope == Scope.SHARED:
             (turned if op.transpose_b else straight).add(op.b.buffer)
@@ -53,9 +54,7 @@ def slot_shape(buffer: Buffer, turned: frozenset[str]) -> tuple[Expr, ...]:
     return tuple(reversed(buffer.shape)) if buffer.name in turned else buffer.shape
 
 
-def slot_bytes(
-    buffer: Buffer, machine: Machine, turned: frozenset[str] = frozenset()
-) -> Expr:
+def slot_bytes(buffer: Buffer, machine: Machine, turned: frozenset[str] = frozenset()) -> Expr:
     """The padded size of one version of a shared buffer; `turned` as of `turned_operands`."""
     if machine.slots is None or not buffer.shape:
         return round_up(ceildiv(buffer.bits, 8), _alignment(buffer.scope, machine))

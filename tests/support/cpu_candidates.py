@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from explorer.space import SearchSpace
 Arrays = Mapping[str, np.ndarray]
 
 
-def draw(space: SearchSpace, per_skeleton: int, seed: int = 0) -> Iterator[tuple[str, Schedule]]:
-    """(title of the skeleton, a legal schedule), `per_skeleton` of each skeleton."""
+def draw(
+    space: SearchSpace, per_skeleton: int, seed: int = 0, skeletons: Sequence[int] | None = None
+) -> Iterator[tuple[str, Schedule]]:
+    """(title of the skeleton, a legal schedule), `per_skeleton` of each skeleton that has some."""
     chosen = random.Random(seed)
     model = FeasibleModel(space)
-    for index, skeleton in enumerate(space.skeletons):
+    for index in range(len(space.skeletons)) if skeletons is None else skeletons:
         for _ in range(per_skeleton):
             target = {choice.name: chosen.choice(choice.domain) for choice in space.choices}
             found = model.project(target | {"skeleton": index})
@@ -35,7 +37,7 @@ def draw(space: SearchSpace, per_skeleton: int, seed: int = 0) -> Iterator[tuple
             assignment = dict(found.assignment)
             if assignment["skeleton"] != index:
                 break  # the skeleton has no legal numbers
-            yield skeleton.title, space.candidate(space.canonical(assignment))
+            yield space.skeletons[index].title, space.candidate(space.canonical(assignment))
 
 
 def run_program(program: Program, machine: Machine, inputs: Arrays, runs: int = 1) -> Arrays:

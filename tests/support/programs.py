@@ -20,7 +20,14 @@ from explorer.machine import CPU, Machine, Scope
 from explorer.passes import materialize
 from explorer.program.nodes import For, Program, Repeat, Step, When
 from explorer.schedule.bound import Schedule, bind
-from explorer.schedule.extensions import Extensions, Side, SideMode, Split
+from explorer.schedule.extensions import (
+    CopyRoute,
+    Extensions,
+    Route,
+    Side,
+    SideMode,
+    Split,
+)
 from explorer.schedule.ws import WSPipeline, WSRole, WSSchedule, WSScope, WSSync
 
 acquire, commit = WSSync.producer_acquire, WSSync.producer_commit
@@ -107,6 +114,10 @@ def gemm_schedule(
             sides=(Side("ab", False, SideMode.SHARED, tuple(names)),),
             splits=(Split(tuple(names)),),
         )
+    if machine.async_copy and not extensions.routes:
+        # Tiles this small would not travel by the copy engine unless they are told to.
+        routes = tuple(Route(op, CopyRoute.BULK) for op in ("copy_A", "copy_B"))
+        extensions = evolve(extensions, routes=routes)
     params = dict(zip(("block_M", "block_N", "block_K"), tile, strict=True))
     return Schedule(bind(kernel, machine.name, params), ws, extensions)
 

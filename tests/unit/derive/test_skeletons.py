@@ -7,6 +7,8 @@ from explorer.expr import Const, Param, evaluate
 from explorer.machine import CPU, H200
 from explorer.schedule.plan import PlanOp, PlanSync
 from explorer.schedule.ws import WSScope, WSSyncKind
+from tests.kernels.attention import attention
+from tests.kernels.dequant import dequant_gemm
 from tests.kernels.gemm import gemm
 
 ACQUIRE, COMMIT, WAIT, RELEASE = WSSyncKind
@@ -17,9 +19,9 @@ def skeleton(title: str) -> Skeleton:
     return next(each for each in found if each.title == title)
 
 
-def test_gemm_has_ten_skeletons_each_once() -> None:
+def test_gemm_has_fourteen_skeletons_each_once() -> None:
     found = derive_skeletons(gemm(100, 200, 300), CPU)
-    assert len({each.digest for each in found}) == len(found) == 10
+    assert len({each.digest for each in found}) == len(found) == 14
     assert [each.title for each in found[:5]] == [
         "roles worker; rings none; direct epilogue",
         "roles producer+consumer; rings A_shared+B_shared; direct epilogue",
@@ -95,3 +97,40 @@ def test_gpu_roles_start_at_warp_groups_and_ask_for_registers() -> None:
     warps = {"warps_producer": 1, "warps_consumer": 8}
     assert [evaluate(role.lo, warps) for role in plan.roles] == [0, 4]
     assert evaluate(plan.num_warps, warps) == 12
+
+
+def test_a_staged_store_may_have_a_role_of_its_own() -> None:
+    title = "roles producer+storer+consumer; rings A_shared+B_shared C_staging; staged epilogue"
+    plan = skeleton(title).plan
+    assert plan.scopes[0].body("storer") == (
+        PlanSync(WAIT, "C_staging"),
+        PlanOp("copy_C"),
+        PlanSync(RELEASE, "C_staging"),
+    )
+
+
+def test_dequantisation_may_have_a_role_of_its_own() -> None:
+    """The transformed operand is handed over in a ring; its sources go with the transformer."""
+    found = derive_skeletons(dequant_gemm(70, 64, 64), H200)
+    plan = next(
+        s.plan for s in found if s.title.startswith("roles producer+transformer+consumer;")
+    )
+    assert {p.name: p.buffers for p in plan.pipelines} == {
+        "A": ("A_shared",),
+        "W": ("W_shared",),
+        "W_wide": ("W_wide",),
+    }
+    body = [entry.id for entry in plan.scopes[1].body("transformer") if isinstance(entry, PlanOp)]
+    assert body == ["copy_scales_local", "map_W_wide"]
+
+
+def test_attention_hands_q_over_in_the_root_and_k_and_v_in_the_loop() -> None:
+    found = derive_skeletons(attention(1, 2, 1, 40, 56, 32, causal=True), H200)
+    plan = next(s.plan for s in found if "Q_shared K_shared V_shared" in s.title)
+    root = plan.scope(WSScope.ROOT)
+    assert root is not None and root.body("producer") == (
+        PlanSync(ACQUIRE, "Q"),
+        PlanOp("copy_Q_shared"),
+        PlanSync(COMMIT, "Q"),
+        PlanOp("k"),
+    )

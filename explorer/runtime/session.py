@@ -1,0 +1,223 @@
+"""A session with one device: candidates are built here, checked and timed in its worker process.
+
+Invariant: whatever a kernel or a user's function does in the worker costs that worker alone; the
+candidate gets an outcome and the next one a fresh worker. One measurement or race runs at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Self
+
+from attrs import evolve
+
+from explorer.errors import EnvironmentFault, ExplorerError, InputError
+from explorer.machine import Machine
+from explorer.records import CompileFailed, Crashed, Outcome, TimedOut
+from explorer.runtime.backend import toolchain_of
+from explorer.runtime.compiler import Built
+from explorer.runtime.host import device_name
+from explorer.runtime.process import Worker
+from explorer.runtime.protocol import (
+    Began,
+    Closed,
+    Ended,
+    Measure,
+    Message,
+    Race,
+    Raced,
+    Ready,
+    Refused,
+    Request,
+    Silent,
+    Start,
+)
+from explorer.runtime.workloads import load_workload
+from explorer.schedule.bound import Schedule
+from explorer.space import Problem
+
+START_LIMIT_S = 300.0
+INPUT_SEED = 20240
+GRACE_S = 1.0
+
+
+class Session:
+    """Builds and measures schedules of one problem on one machine; a context manager.
+
+    `tolerance` bounds ||out - ref|| / ||ref||, `limit_s` the time of every step of a measurement.
+    EnvironmentFault where the compiler is missing.
+    """
+
+    def __init__(
+        self,
+        workload_ref: str,
+        problem: Problem,
+        machine: Machine,
+        tolerance: float,
+        limit_s: float,
+    ) -> None:
+        self._ref, self._problem, self._machine = workload_ref, problem, machine
+        self._tolerance, self._limit_s = tolerance, limit_s
+        self._workload = load_workload(workload_ref)
+        self._toolchain = toolchain_of(machine)
+        self._device = device_name(machine.name)
+        self._kernel = self._workload.kernel(problem)
+        self._worker: Worker | None = None
+        self._ready = False
+        self._lock = Lock()
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
+        self._toolchain.close()
+
+    @property
+    def peer_name(self) -> str | None:
+        """The library that is timed beside the candidates, or None."""
+        peer = self._workload.peer(self._machine.name)
+        return peer.name if peer else None
+
+    @property
+    def device(self) -> str:
+        """The device's name."""
+        return self._device
+
+    @property
+    def toolchain(self) -> str:
+        """The compiler's version line."""
+        return self._toolchain.version
+
+    def build(self, schedule: Schedule) -> Built | CompileFailed:
+        """The compiled kernel of a schedule. Safe to call from several threads."""
+        return self._toolchain.build(self._kernel, schedule)
+
+    def measure(self, built: Built, repeats: int) -> Outcome:
+        """Check the result on poisoned outputs, then take `repeats` samples."""
+        with self._lock:
+            outcome = self._measure(Measure(str(built.library), repeats))
+            if isinstance(outcome, TimedOut):
+                return evolve(outcome, report=self._witness(built) or outcome.report)
+            return outcome
+
+    def race(
+        self, builts: Sequence[Built], rounds: int, with_peer: bool
+    ) -> list[tuple[float, ...] | None]:
+        """Samples in microseconds per entry, taken in turns, the peer's last.
+
+        None for an entry that failed, and for the peer where there is none; a failure costs a new
+        worker and a new race of the others.
+        """
+        with self._lock:
+            return self._race(builts, rounds, with_peer)
+
+    # ------------------------------------------------------------ conversation
+
+    def _witness(self, built: Built) -> str:
+        """Who waits for what when a kernel hangs; empty where its own report says so already."""
+        bounded = self._toolchain.bounded(built)
+        if bounded is None:
+            return ""
+        outcome = self._measure(Measure(str(bounded.library), 1))
+        return outcome.report if isinstance(outcome, TimedOut) else ""
+
+    def _measure(self, request: Measure) -> Outcome:
+        try:
+            self._ask(request)
+            while True:
+                reply = self._reply()
+                if isinstance(reply, Ended):
+                    failed = isinstance(reply.outcome, Crashed | TimedOut)
+                    if failed and not self._toolchain.survives_failure:
+                        self._drop()
+                    return reply.outcome
+        except Silent:
+            self._drop()
+            return TimedOut(self._limit_s, "no wait gave up: it did not stop computing")
+        except Closed:
+            return Crashed(self._drop())
+
+    def _race(
+        self, builts: Sequence[Built], rounds: int, with_peer: bool
+    ) -> list[tuple[float, ...] | None]:
+        count = len(builts) + with_peer
+        running = list(range(count))
+        while running:
+            paths = tuple(str(builts[i].library) for i in running if i < len(builts))
+            peer = with_peer and running[-1] == len(builts)
+            at = 0
+            try:
+                self._ask(Race(paths, rounds, peer))
+                while True:
+                    reply = self._reply()
+                    if isinstance(reply, Began):
+                        at = reply.entry
+                    if isinstance(reply, Raced):
+                        found = dict(zip(running, reply.samples_us, strict=True))
+                        return [found.get(entry) for entry in range(count)]
+            except (Silent, Closed):
+                self._drop()
+                del running[at]
+        return [None] * count
+
+    def _begin(self) -> None:
+        self._worker = Worker()
+        self._ready = False
+        self._worker.send(
+            Start(
+                self._ref,
+                self._problem.sizes,
+                self._problem.dtype.name,
+                self._machine.name,
+                self._tolerance,
+                self._limit_s,
+                INPUT_SEED,
+            )
+        )
+
+    def _ask(self, request: Request) -> None:
+        if self._worker is None:
+            self._begin()
+        if not self._ready:
+            self._await_ready()
+        assert self._worker is not None
+        self._worker.send(request)
+
+    def _await_ready(self) -> None:
+        assert self._worker is not None
+        try:
+            reply = self._worker.channel.receive(START_LIMIT_S)
+        except (Silent, Closed) as problem:
+            what = self._drop() if isinstance(problem, Closed) else "it did not get ready"
+            raise ExplorerError(f"the worker process cannot start: {what}") from None
+        if not isinstance(reply, Ready):
+            self._refuse(reply)
+        self._ready = True
+
+    def _reply(self) -> Message:
+        assert self._worker is not None
+        reply = self._worker.channel.receive(self._limit_s + GRACE_S)
+        if isinstance(reply, Refused):
+            self._refuse(reply)
+        return reply
+
+    def _refuse(self, reply: Message) -> None:
+        self._drop()
+        if not isinstance(reply, Refused):
+            raise ExplorerError(f"the worker process answered {type(reply).__name__}")
+        raise (EnvironmentFault if reply.fault else InputError)(reply.message)
+
+    def _drop(self) -> str:
+        """End the worker; why it had died, if it had."""
+        worker, self._worker = self._worker, None
+        self._ready = False
+        if worker is None:
+            return "no worker"
+        how = worker.how_it_ended() if not worker.alive else "stopped"
+        worker.kill()
+        return how

@@ -1,0 +1,79 @@
+"""Finding workloads by reference: a name in search_spaces/, or FILE.py:NAME.
+
+Invariant: the same reference gives the same workload in the worker process; whatever a user's file
+raises when it is loaded becomes one line that names the file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+
+from explorer.errors import ExplorerError, InputError
+from explorer.space import Workload
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_FOLDERS = (_PACKAGE / "_bundled" / "search_spaces", _PACKAGE.parent / "search_spaces")
+
+
+def load_workload(ref: str) -> Workload:
+    """The workload of a reference; InputError where there is none or its file cannot be loaded."""
+    path, colon, name = ref.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _workload_in(Path(path).expanduser(), name)
+    if ref.endswith(".py"):
+        raise InputError(f"{ref} names a file: say which workload of it, {ref}:NAME")
+    known = bundled_workloads()
+    if ref not in known:
+        raise InputError(
+            f"unknown search space {ref!r}: known are {', '.join(known)}, or FILE.py:NAME"
+        )
+    return known[ref]
+
+
+@cache
+def bundled_workloads() -> dict[str, Workload]:
+    """The workloads that ship with the package, by name."""
+    folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
+    found: dict[str, Workload] = {}
+    for path in sorted(folder.glob("*.py")) if folder else ():
+        for name, value in vars(_load(path)).items():
+            if isinstance(value, Workload):
+                found.setdefault(name, value)
+    return found
+
+
+def _workload_in(path: Path, name: str) -> Workload:
+    if not path.is_file():
+        raise InputError(f"no file {path}")
+    members = vars(_load(path.resolve()))
+    value = members.get(name)
+    if not isinstance(value, Workload):
+        known = [each for each, member in members.items() if isinstance(member, Workload)]
+        raise InputError(
+            f"{path} has no workload {name!r}: it has {', '.join(known) or 'no workload at all'}"
+        )
+    return value
+
+
+@cache
+def _load(path: Path) -> ModuleType:
+    digest = sha256(str(path).encode()).hexdigest()[:8]
+    spec = importlib.util.spec_from_file_location(f"search_space_{path.stem}_{digest}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except ExplorerError as problem:
+        raise InputError(f"{path}: {problem}") from problem
+    except Exception as problem:
+        sys.modules.pop(spec.name, None)
+        text = " ".join(str(problem).split())
+        raise InputError(f"{path} cannot be loaded: {type(problem).__name__}: {text}") from problem
+    return module

@@ -1,0 +1,61 @@
+"""Finding workloads by name and by file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from explorer.errors import InputError
+from explorer.runtime import bundled_workloads, load_workload
+
+
+def test_the_gemm_workloads_are_found_by_name() -> None:
+    assert {"gemm", "gemm_nt", "gemm_tn", "gemm_tt"} <= set(bundled_workloads())
+    assert load_workload("gemm").problem().sizes == (("M", 1024), ("N", 1024), ("K", 1024))
+
+
+@pytest.mark.parametrize("name", ["gemm", "gemm_nt", "gemm_tn", "gemm_tt"])
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "float64"])
+def test_the_peer_computes_the_reference(name: str, kind: str) -> None:
+    workload = load_workload(name)
+    problem = workload.problem({"M": 5, "N": 6, "K": 7}, kind)
+    arrays = workload.inputs(problem, np.random.default_rng(0))
+    expected = workload.reference(problem, arrays)["C"]
+    arrays["C"] = np.zeros((5, 6), problem.dtype.numpy)
+    peer = workload.peer("cpu")
+    assert peer is not None
+    peer.run(problem, arrays)
+    off = np.linalg.norm(arrays["C"].astype(np.float64) - expected)
+    assert off <= workload.tolerance[kind] * np.linalg.norm(expected)
+
+
+def test_a_workload_in_a_file_is_found_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from explorer.runtime import load_workload\nlocal = load_workload('gemm_tt')\n"
+    )
+    assert load_workload(f"{path}:local").name == "gemm_tt"
+
+
+@pytest.mark.parametrize(
+    ("content", "ref", "message"),
+    [
+        (None, "nothing", "unknown search space 'nothing': known are gemm"),
+        (None, "{path}:x", "no file"),
+        ("x = 1\n", "{path}", "say which workload"),
+        ("x = 1\n", "{path}:x", "has no workload 'x': it has no workload at all"),
+        ("def f(:\n", "{path}:f", "cannot be loaded: SyntaxError"),
+        ("1 / 0\n", "{path}:f", "cannot be loaded: ZeroDivisionError"),
+    ],
+)
+def test_a_bad_reference_is_one_clear_line(
+    content: str | None, ref: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "space.py"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load_workload(ref.format(path=path))
+    assert "\n" not in str(caught.value)
