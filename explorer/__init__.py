@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from explorer.records import Run as Run
     from explorer.records import load as load
     from explorer.schedule.bound import Schedule as Schedule
+    from explorer.space import Arrays as Arrays
     from explorer.space import Peer as Peer
     from explorer.space import Problem as Problem
     from explorer.space import SearchSpace as SearchSpace
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from explorer.tune import tune as tune
 
 _PUBLIC = {
+    "Arrays": "explorer.space:Arrays",
     "ExplorerError": "explorer.errors:ExplorerError",
     "Kernel": "explorer.ir.nodes:Kernel",
     "Machine": "explorer.machine:Machine",
@@ -57,6 +59,7 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "Arrays",
     "ExplorerError",
     "Kernel",
     "Machine",

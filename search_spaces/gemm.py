@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 import explorer.lang as T
-from explorer import Peer, Problem, Workload
-
-Arrays = dict[str, np.ndarray]
+from explorer import Arrays, Peer, Problem, Workload
 
 TILES = {
     "cpu": {

@@ -1,0 +1,1 @@
+"""The CUDA device: compile with NVRTC, load and launch with CuPy, time with events."""

@@ -1,0 +1,93 @@
+"""Device tensors as a workload's reference and peer see them: arrays with a type, `.T`, matmul.
+
+A workload's functions are written for NumPy arrays. They run on the device unchanged: `astype` to
+a wide type gives a CuPy array, on which NumPy's functions dispatch to CuPy, and matmul of 16-bit
+arrays, which CuPy has no type for, goes to cuBLAS.
+
+Invariant: the bits of a 16-bit float lie in a uint16 array; nothing here copies to the host unless
+asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from explorer.ir.dtypes import DType, dtype
+
+_BITS = {"bfloat16": np.uint16, "float16": np.uint16}
+
+
+class DeviceArray:
+    """A row-major matrix on the device, or the transpose of one."""
+
+    __array_priority__ = 1000
+
+    def __init__(self, bits: Any, element: DType, transposed: bool = False) -> None:
+        self.bits, self.element, self.transposed = bits, element, transposed
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, transposed where the array is."""
+        shape: tuple[int, ...] = tuple(self.bits.shape)
+        return tuple(reversed(shape)) if self.transposed else shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of an element."""
+        return self.element.numpy
+
+    @property
+    def T(self) -> DeviceArray:  # noqa: N802 - NumPy's name
+        """The transpose, without a copy."""
+        return DeviceArray(self.bits, self.element, not self.transposed)
+
+    def astype(self, target: Any, copy: bool = True) -> Any:
+        """A CuPy array of another type; itself for its own."""
+        wanted = np.dtype(target)
+        if wanted == self.dtype:
+            return self
+        wide = widened(self.bits, self.element).astype(wanted, copy=False)
+        return wide.T if self.transposed else wide
+
+    def __matmul__(self, other: Any) -> Any:
+        product: Any = np.matmul
+        return product(self, other)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if ufunc is not np.matmul or method != "__call__":
+            return NotImplemented
+        from explorer.runtime.cuda.cublas import matmul  # noqa: PLC0415
+
+        (out,) = options.get("out") or (None,)
+        left, right = inputs
+        if out is None:
+            import cupy  # noqa: PLC0415
+
+            shape = (left.shape[0], right.shape[1])
+            out = DeviceArray(cupy.empty(shape, self.bits.dtype), self.element)
+        matmul(left, right, out)
+        return out
+
+
+def device_bits(array: np.ndarray[Any, Any], element: DType) -> Any:
+    """A NumPy array on the device, 16-bit floats as their bits."""
+    import cupy  # noqa: PLC0415
+
+    bits = _BITS.get(element.name)
+    return cupy.asarray(np.ascontiguousarray(array.view(bits) if bits else array))
+
+
+def bits_dtype(name: str) -> np.dtype[Any]:
+    """The NumPy type that holds an element's bits on the device."""
+    return np.dtype(_BITS.get(name, dtype(name).numpy))
+
+
+def widened(bits: Any, element: DType) -> Any:
+    """The values of an array of bits, 16-bit floats as float32."""
+    if element.name == "bfloat16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if element.name == "float16":
+        return bits.view(np.float16).astype(np.float32)
+    return bits

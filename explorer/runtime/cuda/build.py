@@ -1,0 +1,114 @@
+"""Sources to compiled kernels: compiled in processes, compared with the rules, cached.
+
+Invariant: a cached kernel was compiled from the same source with the same options by the same
+compiler for the same architecture; its files appear under their final names at once, plan and
+log before the cubin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Lock
+
+from explorer.codegen.cuda import CudaKernel, LaunchPlan
+from explorer.data import dumps, loads
+from explorer.records import CompileFailed
+from explorer.runtime.compiler import Built
+from explorer.runtime.cuda.compile import (
+    OPTIONS,
+    Compiled,
+    CudaCompileError,
+    compile_source,
+    compiler_version,
+)
+from explorer.runtime.cuda.model import changed_schedule, compare
+from explorer.settings import settings
+
+
+class Compilers:
+    """Processes that run NVRTC, so that a compiler that dies costs one candidate."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._lock = Lock()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def compile(self, source: str, arch: str) -> Compiled | CompileFailed:
+        """The compiled source; blocks. Safe to call from several threads."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(self._processes, mp_context=get_context("spawn"))
+            pool = self._pool
+        try:
+            return pool.submit(_compile, source, arch).result()
+        except BrokenExecutor:
+            with self._lock:
+                if self._pool is pool:
+                    self._pool = None
+            return CompileFailed("the compiler process died")
+
+    def close(self) -> None:
+        """End the processes."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _compile(source: str, arch: str) -> Compiled | CompileFailed:
+    try:
+        return compile_source(source, arch)
+    except CudaCompileError as problem:
+        return CompileFailed(str(problem))
+
+
+def build_kernel(found: CudaKernel, compilers: Compilers) -> Built | CompileFailed:
+    """The compiled kernel of a source, from the cache if it is there.
+
+    ModelMismatch where the compiler's figures are not those of the rules.
+    """
+    key = kernel_key(found)
+    cubin = settings().cache / "cuda" / f"{key}.cubin"
+    if cubin.is_file():
+        return Built(key, cubin, found.source, cubin.with_suffix(".log").read_text(), 0.0)
+    compiled = compilers.compile(found.source, found.plan.arch)
+    if isinstance(compiled, CompileFailed):
+        return compiled
+    compare(found.plan, compiled.resources)
+    reason = changed_schedule(compiled.resources)
+    if reason:
+        return CompileFailed(reason)
+    write_whole(plan_path(cubin), dumps(found.plan).encode())
+    write_whole(cubin.with_suffix(".log"), compiled.log.encode())
+    write_whole(cubin, compiled.cubin)
+    return Built(key, cubin, found.source, compiled.log, compiled.seconds)
+
+
+def kernel_key(found: CudaKernel) -> str:
+    """What identifies a compiled kernel."""
+    parts = (found.source, *OPTIONS, found.plan.arch, compiler_version(), dumps(found.plan))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+
+
+def plan_path(cubin: Path) -> Path:
+    """Where the launch plan of a compiled kernel lies."""
+    return cubin.with_suffix(".json")
+
+
+def read_plan(cubin: Path) -> LaunchPlan:
+    """The launch plan of a compiled kernel; RecordError if it cannot be read."""
+    return loads(plan_path(cubin).read_text(), LaunchPlan)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that appears complete or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(name).replace(path)
