@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from explorer.records import load as load
     from explorer.schedule.bound import Schedule as Schedule
     from explorer.space import Arrays as Arrays
+    from explorer.space import Hint as Hint
     from explorer.space import Peer as Peer
     from explorer.space import Problem as Problem
     from explorer.space import SearchSpace as SearchSpace
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "Arrays": "explorer.space:Arrays",
     "ExplorerError": "explorer.errors:ExplorerError",
+    "Hint": "explorer.space:Hint",
     "Kernel": "explorer.ir.nodes:Kernel",
     "Machine": "explorer.machine:Machine",
     "Peer": "explorer.space:Peer",
@@ -61,6 +63,7 @@ _PUBLIC = {
 __all__ = [
     "Arrays",
     "ExplorerError",
+    "Hint",
     "Kernel",
     "Machine",
     "Peer",

@@ -38,8 +38,8 @@ class Scope(StrEnum):
 class Pipe(StrEnum):
     """An in-order hardware pipe of a pipe machine.
 
-    MTE2 loads from global memory, MTE1 moves L1 to L0, MTE3 stores from the unified buffer, FIXPIPE
-    drains L0C; CUBE multiplies matrices, VECTOR and SCALAR compute.
+    MTE2 loads from global memory, MTE1 moves L1 to L0, MTE3 stores from the unified buffer,
+    FIXPIPE drains L0C; CUBE multiplies matrices, VECTOR and SCALAR compute.
     """
 
     MTE1 = "mte1"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import explorer.lang as T
-from explorer import Arrays, Peer, Problem, Workload
+from explorer import Arrays, Hint, Peer, Problem, Workload
 
 TILES = {
     "cpu": {
@@ -25,6 +25,31 @@ TILES = {
         "block_N": (64, 96, 128, 160, 192, 224, 256),
         "block_K": (32, 64, 128),
     },
+}
+PAIR = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; {} epilogue"
+ONE = "roles producer+consumer; rings A_shared+B_shared; {} epilogue"
+
+
+def h200_hint(skeleton: str, tile: tuple[int, int, int], depth: int, nreg: int = 232) -> Hint:
+    """What fast Hopper kernels share: one warp loads, gemms lag by one, one block a processor."""
+    block_M, block_N, block_K = tile
+    values = {"block_M": block_M, "block_N": block_N, "block_K": block_K, "depth_A_B": depth}
+    launch = {"blocks": 132, "raster": 2, "group": 8, "warps_producer": 1, "warps_consumer": 4}
+    registers = {"nreg_producer": 40, "nreg_consumer": nreg, "lag_gemm_C_local": 1}
+    return Hint(skeleton, values | launch | registers)
+
+
+HINTS = {
+    "h200": (
+        h200_hint(PAIR.format("staged"), (128, 256, 64), 3),
+        h200_hint(PAIR.format("direct"), (128, 256, 64), 4),
+        h200_hint(PAIR.format("staged"), (128, 192, 64), 4),
+        h200_hint(PAIR.format("staged"), (256, 128, 64), 3),
+        h200_hint(PAIR.format("staged"), (128, 128, 64), 6),
+        h200_hint(ONE.format("staged"), (64, 256, 64), 4),
+        h200_hint(ONE.format("direct"), (64, 128, 64), 8),
+        h200_hint(ONE.format("direct"), (64, 64, 128), 6),
+    )
 }
 TOLERANCE = {"float32": 1e-5, "float64": 1e-13, "float16": 1e-3, "bfloat16": 8e-3}
 
@@ -114,6 +139,7 @@ def gemm_workload(name: str, transpose_a: bool, transpose_b: bool) -> Workload:
         reference=reference,
         work=work,
         tolerance=TOLERANCE,
+        hints=HINTS,
         dtypes=("float32", "float64", "float16", "bfloat16"),
         peers=(Peer("numpy", "cpu", numpy_matmul), Peer("cublas", "h200", cublas_matmul)),
         description=f"C = {'A.T' if transpose_a else 'A'} @ {'B.T' if transpose_b else 'B'}",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.constraints.rule import Requirement, Rule, require
+from explorer.constraints.accesses import statement_access
+from explorer.constraints.dataflow import private_copies
+from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.expr import (
+    Const,
     Expr,
     all_of,
     any_of,
@@ -15,17 +18,25 @@ from explorer.expr import (
     equal,
     maximum,
     minimum,
+    product,
+    select,
     total,
 )
-from explorer.ir.access import access
-from explorer.ir.nodes import Buffer, ops
+from explorer.ir.access import is_bulk_load
+from explorer.ir.nodes import Buffer, Op, ops
 from explorer.machine import Machine, Scope
+from explorer.memory.bulk import bulk_refusal
 from explorer.memory.footprint import barriers_bytes, slot_bytes, turned_operands
+from explorer.schedule.extensions import CopyRoute
 from explorer.schedule.plan import Plan, PlanOp, PlanRole
 
 # Registers of a thread besides its fragments: addresses, loop counters, descriptors, epilogue.
 OVERHEAD_REGISTERS = 40
 ENTRY_REGISTERS_MAX = 255
+# Besides its accumulators, n / 2 for m64 x n: what ptxas asks for (C7602) for every n.
+MATRIX_REGISTERS = 26
+# The least request with which copies through threads do not spill.
+COPY_REGISTERS = 40
 
 
 def versions(plan: Plan, buffer: str) -> Expr:
@@ -59,6 +70,35 @@ def smem_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     yield require(values["total"] <= memory.capacity_bytes, message, **values)
 
 
+def tensor_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """All versions of tensor-memory buffers fit the columns of the unit, of which a block
+    allocates a power of two."""
+    memory = machine.tensor_memory
+    held = [buffer for buffer in plan.kernel.buffers if buffer.scope == Scope.TMEM]
+    if not held:
+        return
+    if memory is None:
+        yield broken(f"{held[0].name} is in tensor memory, which {machine.name} has not")
+        return
+    values: dict[str, Expr] = {}
+    for index, buffer in enumerate(held):
+        rows = product(buffer.shape[:-1])
+        yield require(
+            rows <= memory.lanes,
+            f"{buffer.name} has {{rows}} rows, tensor memory has {memory.lanes} lanes",
+            rows=rows,
+        )
+        values[f"v{index}"] = versions(plan, buffer.name)
+        values[f"c{index}"] = ceildiv(buffer.bits, maximum(rows, 1) * memory.cell_bits)
+    values["total"] = total(values[f"v{i}"] * values[f"c{i}"] for i in range(len(held)))
+    parts = " + ".join(f"{b.name} {{v{i}}} x {{c{i}}}" for i, b in enumerate(held))
+    yield require(
+        values["total"] <= memory.columns,
+        f"{parts} = {{total}} columns of tensor memory > {memory.columns}",
+        **values,
+    )
+
+
 def register_range(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """A register request is 0 or a multiple of the step within the hardware's range."""
     file = machine.registers
@@ -85,47 +125,97 @@ def register_range(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 
 def register_total(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """The requests of all warp groups fit the register file, so that each can be granted."""
+    """What all warp groups hold fits the register file, so that each request can be granted.
+
+    R-A6: an idle warp group takes the smallest request. A role without one keeps the registers
+    that its threads start with. In a plan with open warp counts every role starts at a warp group
+    (`sequential_warps`) and all roles ask or none does, so that neither occurs.
+    """
     file = machine.registers
     if file is None:
         return
-    size = machine.warps_per_group
     threads = machine.group_threads
-    parts = [(role, ceildiv(role.warps, size)) for role in plan.roles]
+    open_warps = not isinstance(plan.num_warps, Const)
     values: dict[str, Expr] = {}
-    for index, (role, groups) in enumerate(parts):
-        values[f"n{index}"], values[f"g{index}"] = role.nreg, groups
-    values["total"] = total([role.nreg * groups * threads for role, groups in parts])
+    for index, role in enumerate(plan.roles):
+        values[f"g{index}"] = _own_groups(plan, role, machine.warps_per_group)
+        entry = const(0) if open_warps else entry_registers(plan, machine)
+        kept = role.nreg if open_warps else select(equal(role.nreg, 0), entry, role.nreg)
+        values[f"n{index}"] = kept
+    count = len(plan.roles)
+    terms = " + ".join(f"{{g{i}}} x {{n{i}}}" for i in range(count))
+    held = total(values[f"g{i}"] * values[f"n{i}"] for i in range(count))
+    none = all_of(*(equal(role.nreg, 0) for role in plan.roles))
     values["limit"] = const(file.total)
-    terms = " + ".join(f"{{g{i}}} x {{n{i}}}" for i in range(len(parts)))
+    values["total"] = held * threads
+    fits = any_of(none, values["total"] <= file.total)
+    yield require(fits, f"({terms}) x {threads} = {{total}} registers > {{limit}}", **values)
+    if open_warps:
+        return
+    groups = plan.num_warps // machine.warps_per_group
+    idle = maximum(groups - total(values[f"g{i}"] for i in range(count)), 0)
+    limit = file.request_max
+    least = minimum(limit, *(select(equal(r.nreg, 0), limit, r.nreg) for r in plan.roles))
+    values |= {"idle": idle, "least": least, "total": (held + idle * least) * threads}
     yield require(
-        values["total"] <= file.total,
-        f"({terms}) x {threads} = {{total}} registers > {{limit}}",
+        any_of(none, ~fits, equal(idle, 0), values["total"] <= file.total),
+        f"({terms} + {{idle}} x {{least}} idle) x {threads} = {{total}} registers > {{limit}}",
         **values,
     )
 
 
+def entry_registers(plan: Plan, machine: Machine) -> Expr:
+    """Registers that a thread starts with, where the whole block is to fit a unit."""
+    file = machine.registers
+    assert file is not None
+    threads = maximum(plan.num_warps, 1) * machine.threads_per_warp
+    step = file.request_step
+    return minimum(const(file.total) // threads // step * step, ENTRY_REGISTERS_MAX)
+
+
+def _own_groups(plan: Plan, role: PlanRole, size: int) -> Expr:
+    """Warp groups of a role that no role of lower warps shares."""
+    if not isinstance(role.lo, Const):
+        return ceildiv(role.warps, size)
+    first, last = role.lo // size, (role.lo + role.warps - 1) // size
+    taken = any_of(
+        *(
+            all_of(other.lo < role.lo, equal((other.lo + other.warps - 1) // size, first))
+            for other in plan.roles
+            if other is not role
+        )
+    )
+    return last - first + select(taken, 0, 1)
+
+
 def fragment_registers(plan: Plan, role: PlanRole, machine: Machine) -> Expr:
-    """Registers per thread that the fragments of a role take."""
+    """Registers per thread that the fragments of a role take, with all their copies."""
     split = next((s for s in plan.splits if role.name in s.roles), None)
     share = len(split.roles) if split else 1
-    bits = total([buffer.bits for buffer in private_buffers(plan, role.name)])
+    copies = private_copies(plan, role.name)
+    bits = total(
+        buffer.bits * copies.get(buffer.name, 1) for buffer in private_buffers(plan, role.name)
+    )
     return ceildiv(bits, maximum(role.warps, 1) * (share * machine.threads_per_warp * 32))
 
 
-def private_buffers(plan: Plan, role: str) -> tuple[Buffer, ...]:
-    """The fragments and locals that a role touches, in order of allocation."""
+def _placed(plan: Plan, role: str) -> Iterator[Op]:
+    """The ops that a role runs."""
     placed = {
         entry.id
         for scope in plan.scopes
         for entry in scope.body(role)
         if isinstance(entry, PlanOp)
     }
+    return (op for op in ops(plan.kernel.body) if op.id in placed)
+
+
+def private_buffers(plan: Plan, role: str) -> tuple[Buffer, ...]:
+    """The fragments and locals that a role touches, in order of allocation."""
     touched = {
         region.buffer.name
-        for op in ops(plan.kernel.body)
-        if op.id in placed
-        for region in (*access(op).reads, *access(op).writes)
+        for op in _placed(plan, role)
+        for region in (*statement_access(op).reads, *statement_access(op).writes)
     }
     return tuple(b for b in plan.kernel.buffers if b.scope.private and b.name in touched)
 
@@ -135,8 +225,7 @@ def register_fragments(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     file = machine.registers
     if file is None:
         return
-    threads = plan.num_warps * machine.threads_per_warp
-    entry = minimum(const(file.total) // threads // 8 * 8, ENTRY_REGISTERS_MAX)
+    entry = entry_registers(plan, machine)
     for role in plan.roles:
         if not private_buffers(plan, role.name):
             continue
@@ -154,20 +243,112 @@ def register_fragments(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         )
 
 
+def register_entry(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """The widest matrix instruction fits the registers with which threads enter the kernel.
+
+    That is the largest request, or what the file gives to each thread if that is less.
+    """
+    file = machine.registers
+    if file is None:
+        return
+    threads = plan.num_warps * machine.threads_per_warp
+    whole = minimum(const(file.total) // threads // 8 * 8, ENTRY_REGISTERS_MAX)
+    largest: Expr = const(0)
+    for role in plan.roles:
+        largest = maximum(largest, role.nreg)
+    for name, m, n in plan.matrix:
+        need = m * n // machine.group_threads + MATRIX_REGISTERS
+        yield require(
+            all_of(need <= whole, any_of(equal(largest, 0), need <= largest)),
+            f"{name}: an instruction of {{m}} x {{n}} needs {{need}} registers at entry, "
+            f"{{threads}} threads have {{whole}} (largest request {{largest}})",
+            m=m,
+            n=n,
+            need=need,
+            threads=threads,
+            whole=whole,
+            largest=largest,
+        )
+
+
+def register_pool(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """The requests fit what the block was launched with, not only the register file.
+
+    A block owns the registers of its threads at entry, and increases are served from that pool
+    alone. Where the file does not divide by the threads the pool is smaller than the file: 640
+    threads enter with 96, and their pool is 61440.
+    """
+    if machine.registers is None:
+        return
+    largest: Expr = const(0)
+    for role in plan.roles:
+        largest = maximum(largest, role.nreg)
+    entry = minimum(entry_registers(plan, machine), largest)
+    size = machine.warps_per_group
+    groups = [_own_groups(plan, role, size) for role in plan.roles]
+    held = total(
+        count * select(equal(role.nreg, 0), entry, role.nreg)
+        for role, count in zip(plan.roles, groups, strict=True)
+    )
+    pool = plan.num_warps * machine.threads_per_warp * entry
+    held = held * machine.group_threads
+    yield require(
+        any_of(equal(largest, 0), held <= pool),
+        "the requests hold {held} registers, the block enters with {threads} threads x {entry} = "
+        "{pool}",
+        held=held,
+        threads=plan.num_warps * machine.threads_per_warp,
+        entry=entry,
+        pool=pool,
+    )
+
+
+def register_copies(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """A role that copies through its threads asks for enough registers, or for none."""
+    if machine.registers is None or not machine.async_copy:
+        return
+    for role in plan.roles:
+        copies = [op.id for op in _placed(plan, role.name) if _through_threads(plan, op)]
+        if copies:
+            yield require(
+                any_of(equal(role.nreg, 0), const(COPY_REGISTERS) <= role.nreg),
+                f"role {role.name} copies {', '.join(copies)} through its threads: "
+                f"{{nreg}} registers < {COPY_REGISTERS}",
+                nreg=role.nreg,
+            )
+
+
+def _through_threads(plan: Plan, op: Op) -> bool:
+    if not is_bulk_load(op):
+        return False
+    stated = next((route.route for route in plan.routes if route.op == op.id), None)
+    if stated is not None:
+        return stated != CopyRoute.BULK
+    return bool(bulk_refusal(op))
+
+
 RULES = (
     Rule(
         "smem-capacity",
         "safety",
         "all versions of the shared buffers, padded, and the barriers fit the block's memory",
-        "CUDA programming guide, compute capability 9.0: 232448 B a block",
+        "W9.2; CUDA programming guide, compute capability 9.0: 232448 B a block",
         "fewer slots, smaller tiles, or a direct epilogue",
         smem_capacity,
+    ),
+    Rule(
+        "tensor-capacity",
+        "safety",
+        "all versions of tensor-memory buffers fit its columns",
+        "C23; PTX ISA, tcgen05.alloc: a power of two of columns, at least 32",
+        "fewer slots or a narrower accumulator",
+        tensor_capacity,
     ),
     Rule(
         "register-range",
         "safety",
         "a register request is a multiple of 8 in 24..256, or 0 for none",
-        "PTX ISA, setmaxnreg",
+        "W1, R-A7; PTX ISA, setmaxnreg",
         "ask for a multiple of 8 in range",
         register_range,
     ),
@@ -175,7 +356,7 @@ RULES = (
         "register-total",
         "safety",
         "the register requests of all warp groups fit the register file",
-        "PTX ISA, setmaxnreg: an increase blocks until registers are free",
+        "R-A6, W1, C27; PTX ISA, setmaxnreg: an increase blocks until registers are free",
         "fewer consumer groups or a smaller request",
         register_total,
     ),
@@ -186,5 +367,29 @@ RULES = (
         "PTX ISA: 255 registers a thread",
         "more consumer warps, a smaller tile, or a larger request",
         register_fragments,
+    ),
+    Rule(
+        "register-entry",
+        "form",
+        "the widest matrix instruction fits the registers at entry",
+        "ptxas C7602; cases C26",
+        "fewer warps, or a narrower tile",
+        register_entry,
+    ),
+    Rule(
+        "register-pool",
+        "safety",
+        "the register requests of all warp groups fit what the block enters with",
+        "PTX ISA, setmaxnreg: increases are served from a pool that each block has",
+        "fewer warps, so that the file divides evenly, or smaller requests",
+        register_pool,
+    ),
+    Rule(
+        "register-copies",
+        "form",
+        "a role whose threads copy has the registers for it",
+        f"seen in ptxas logs: below {COPY_REGISTERS} the copy loop spills",
+        f"ask for at least {COPY_REGISTERS} registers",
+        register_copies,
     ),
 )

@@ -11,10 +11,10 @@ from attrs import evolve, frozen
 
 from explorer.constraints.rule import Requirement, Rule
 from explorer.constraints.rules import MEANING, STRUCTURE
-from explorer.errors import IllegalSchedule
+from explorer.errors import IllegalSchedule, ScheduleError
 from explorer.expr import holds, substitute_cond, symbols
 from explorer.ir.nodes import Kernel, replace_symbols
-from explorer.machine import Machine
+from explorer.machine import Machine, machine_named
 from explorer.schedule.bound import Schedule, verify_binding
 from explorer.schedule.extensions import Extensions
 from explorer.schedule.plan import Plan, open_plan
@@ -62,10 +62,31 @@ class Report:
             raise IllegalSchedule("\n".join(map(str, self.violations)))
 
 
-def check(kernel: Kernel, schedule: Schedule, machine: Machine) -> Report:
-    """Check a schedule of a kernel with open Params; ScheduleError if it is bound elsewhere."""
-    verify_binding(schedule.binding, kernel, machine.name)
-    return check_parts(kernel.at(**schedule.params), schedule.ws, schedule.extensions, machine)
+def check(
+    kernel: Kernel,
+    schedule: Schedule | WSSchedule | None = None,
+    machine: Machine | str = "h200",
+) -> Report:
+    """Which rules a schedule breaks.
+
+    A Schedule is bound: ScheduleError if to something else, and it fixes the kernel's Params. A
+    WSSchedule, or None for the one that the kernel's author attached, is for a kernel without open
+    Params.
+    """
+    target = machine_named(machine) if isinstance(machine, str) else machine
+    if isinstance(schedule, Schedule):
+        verify_binding(schedule.binding, kernel, target.name)
+        concrete = kernel.at(**schedule.params)
+        return check_parts(concrete, schedule.ws, schedule.extensions, target)
+    attached = schedule or getattr(kernel, "schedule", None)
+    if attached is None:
+        raise ScheduleError(f"kernel {kernel.name} carries no schedule; pass one")
+    if kernel.params:
+        raise ScheduleError(
+            f"kernel {kernel.name} has open Params {', '.join(kernel.params)}: fix them with "
+            "kernel.at(...), or pass a bound Schedule"
+        )
+    return check_parts(kernel, attached, Extensions(), target)
 
 
 def check_parts(
@@ -93,14 +114,13 @@ def check_plan(plan: Plan, env: Mapping[str, int], machine: Machine) -> Report:
 def _broken(
     rule: Rule, plan: Plan, env: Mapping[str, int], machine: Machine
 ) -> Iterator[Violation]:
-    refused = [each for each in rule.requirements(plan, machine) if not holds(each.holds, env)]
-    if refused and rule.confirm is not None:
-        counterexample = rule.confirm(plan, env)
-        if counterexample is not None:
-            yield _violation(rule, refused[0], env, f"; {counterexample}")
+    if rule.decide is not None:
+        for finding in rule.decide(plan, env, machine):
+            yield _violation(rule, finding.requirement, env, finding.note)
         return
-    for requirement in refused:
-        yield _violation(rule, requirement, env)
+    for requirement in rule.requirements(plan, machine):
+        if not holds(requirement.holds, env):
+            yield _violation(rule, requirement, env)
 
 
 def _violation(

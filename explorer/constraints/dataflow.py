@@ -10,21 +10,34 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from explorer.constraints.offsets import PlacedOp, placed_ops, touched
+from attrs import frozen
+
+from explorer.constraints.accesses import statement_access
+from explorer.constraints.offsets import PlacedOp, body_stages, placed_ops, touched
 from explorer.constraints.rule import Requirement, Rule, broken, require
-from explorer.expr import Cond, Expr, Var, symbols
-from explorer.ir.access import elements, statement_access
+from explorer.constraints.spans import Visit, visits
+from explorer.expr import Cond, Const, Expr, Var, collect, const, equal, evaluate, symbols
+from explorer.ir.access import Access, elements
 from explorer.ir.nodes import (
     Block,
     Define,
+    Fill,
+    Gemm,
+    Group,
     If,
     Loop,
+    Map,
+    Region,
     Stmt,
+    Value,
     While,
     free_vars,
+    ops,
     walk,
 )
+from explorer.ir.values import value_exprs
 from explorer.machine import Machine
+from explorer.schedule.copies import Touch, copies_needed, overwrites
 from explorer.schedule.plan import Plan, PlanScope, PlanSync
 from explorer.schedule.ws import WSScope
 
@@ -38,47 +51,148 @@ def _earlier(a: Expr, place_a: int, b: Expr, place_b: int) -> Cond:
     return a <= b if place_a < place_b else a < b
 
 
-def private_order(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """Every read of private storage sees the write that program order puts before it.
+def program_order(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """Within a role, conflicting ops keep the order of the kernel, whatever their stages.
 
     In the steps of a loop, iteration i of an op at stage s runs at step i + s. For each pair of
-    accesses of one buffer, the order of program holds between equal and successive iterations.
+    accesses of one buffer, the order of program holds between equal and successive iterations;
+    between successive ones not where every iteration renews the buffer, which then gets as many
+    copies as it needs, and not for rings, whose slots are handed back.
     """
-    statements = _statements(plan)
-    order = {name: number for number, name in enumerate(statements)}
+    order = {name: number for number, name in enumerate(_statements(plan))}
+    rings = frozenset(name for pipeline in plan.pipelines for name in pipeline.buffers)
     for scope in plan.scopes:
-        if scope.id == WSScope.ROOT:
-            continue
-        for role, _ in scope.bodies:
-            ops = list(placed_ops(plan, scope, role, statements))
-            if len({op.stage for op in ops}) < 2:
+        for role, body in scope.bodies:
+            if not body:
                 continue
-            ops.sort(key=lambda op: order[op.statement.id])
-            for index, first in enumerate(ops):
-                for second in ops[index + 1 :]:
-                    yield from _pair(role, scope, first, second)
+            placed = list(placed_ops(plan, scope, role, _statements(plan), with_scopes=True))
+            placed.sort(key=lambda op: order[op.statement.id])
+            places = [op.place for op in placed]
+            shifted = len({op.stage for op in placed}) > 1
+            if not shifted and places == sorted(places):
+                continue
+            kept = renewed_buffers(plan, scope, role, placed) | rings if shifted else rings
+            yield from _Order(plan, scope, role, kept).requirements(placed)
 
 
-def _pair(role: str, scope: PlanScope, first: PlacedOp, second: PlacedOp) -> Iterator[Requirement]:
-    conflict = _private_conflict(first.statement, second.statement)
-    if not conflict or first.stage == second.stage:
-        return
-    name = min(conflict)
-    for earlier, later, turn in ((first, second, 0), (second, first, 1)):
-        yield require(
-            _earlier(earlier.stage, earlier.place, later.stage + turn, later.place),
-            f"role {role} in {scope.id}: {later.statement.id} at stage {{b}} takes {name} of "
-            f"another iteration than {earlier.statement.id} at stage {{a}} left for it",
-            a=earlier.stage,
-            b=later.stage,
-        )
+@frozen
+class _Order:
+    """The order of one role's ops in one scope; `kept` are buffers that outlive an iteration."""
+
+    plan: Plan
+    scope: PlanScope
+    role: str
+    kept: frozenset[str]
+
+    def requirements(self, placed: list[PlacedOp]) -> Iterator[Requirement]:
+        touches = [role_access(self.plan, self.role, op.statement) for op in placed]
+        for index, first in enumerate(placed):
+            for number in range(index + 1, len(placed)):
+                found = conflicts(touches[index], touches[number])
+                if found:
+                    yield from self.pair(first, placed[number], found)
+
+    def pair(
+        self, first: PlacedOp, second: PlacedOp, found: dict[str, bool]
+    ) -> Iterator[Requirement]:
+        level = first.stage == second.stage
+        now = {name for name, meet in found.items() if meet or not level}
+        for earlier, later, turn, names in (
+            (first, second, 0, now),
+            (second, first, 1, set(found) - self.kept),
+        ):
+            if names:
+                yield require(
+                    _earlier(earlier.stage, earlier.place, later.stage + turn, later.place),
+                    f"role {self.role} in {self.scope.id}: {later.statement.id} at stage {{b}} "
+                    f"takes {min(names)} of another iteration than {earlier.statement.id} at "
+                    "stage {a} left for it"
+                    if first.stage != second.stage
+                    else f"role {self.role} in {self.scope.id} runs {later.statement.id} before "
+                    f"{earlier.statement.id}, but the kernel has it after, and both touch "
+                    f"{min(names)}",
+                    a=earlier.stage,
+                    b=later.stage,
+                )
 
 
-def _private_conflict(one: Stmt, other: Stmt) -> set[str]:
-    """Private buffers that both touch and at least one writes."""
-    a, b = statement_access(one), statement_access(other)
-    written = {r.buffer.name for r in (*a.writes, *b.writes) if r.buffer.scope.private}
-    return written & set(touched(one)) & set(touched(other))
+def role_access(plan: Plan, role: str, statement: Stmt) -> Access:
+    """What a role's share of a statement touches: of a scope, the ops that the role runs in it."""
+    scope = plan.scope(statement.id)
+    if scope is None or not isinstance(statement, Loop | While):
+        return statement_access(statement)
+    found = [
+        role_access(plan, role, plan.kernel.statement(entry.id))
+        for entry in scope.body(role)
+        if not isinstance(entry, PlanSync) and entry.id != scope.id
+    ]
+    return Access(
+        tuple(region for each in found for region in each.reads),
+        tuple(region for each in found for region in each.writes),
+    )
+
+
+def conflicts(one: Access, other: Access) -> dict[str, bool]:
+    """Buffers that both touch and one writes; whether they can meet in one iteration."""
+    found: dict[str, bool] = {}
+    pairs = [(a, b) for a in one.writes for b in (*other.writes, *other.reads)]
+    for a, b in (*pairs, *((a, b) for a in one.reads for b in other.writes)):
+        if a.buffer.name == b.buffer.name:
+            found[a.buffer.name] = found.get(a.buffer.name, False) or not _apart(a, b)
+    return found
+
+
+def _apart(one: Region, other: Region) -> bool:
+    """Whether two regions of one buffer are known to have no element in common."""
+    for a, size_a, b, size_b in zip(one.start, one.extent, other.start, other.extent, strict=True):
+        match collect(b - a), size_a, size_b:
+            case Const(shift), Const(first), Const(second) if shift >= first or -shift >= second:
+                return True
+    return False
+
+
+def renewed_buffers(
+    plan: Plan, scope: PlanScope, role: str, placed: list[PlacedOp]
+) -> frozenset[str]:
+    """Private buffers that each iteration of a scope writes first, and that only it touches.
+
+    `placed` are the role's ops there in program order.
+    """
+    inside = {name for op in placed for name in touched(op.statement)}
+    outside = {
+        name
+        for visit in visits(plan, role)
+        if scope.id not in visit.path and plan.scope(visit.op) is None
+        for name in touched(plan.kernel.statement(visit.op))
+    }
+    found = set()
+    for name in inside - outside:
+        first = next(op.statement for op in placed if name in touched(op.statement))
+        if not isinstance(first, Loop | While | If | Group) and overwrites(first, name):
+            found.add(name)
+    return frozenset(found)
+
+
+def private_copies(plan: Plan, role: str) -> dict[str, int]:
+    """Private buffers of a role that need copies where its ops stand at several fixed stages."""
+    found: dict[str, int] = {}
+    for scope in plan.scopes:
+        stages = body_stages(plan, scope, role) if scope.body(role) else ()
+        if len(set(stages)) < 2 or not all(isinstance(stage, Const) for stage in stages):
+            continue
+        statements = {s.id: s for s, _ in walk(plan.kernel.body)}
+        order = {name: number for number, name in enumerate(statements)}
+        placed = list(placed_ops(plan, scope, role, statements, with_scopes=True))
+        placed.sort(key=lambda op: order[op.statement.id])
+        for name in renewed_buffers(plan, scope, role, placed):
+            touches = [
+                Touch(order[op.id], (evaluate(each.stage), each.place), overwrites(op, name))
+                for each in placed
+                for op in ops((each.statement,))
+                if name in touched(op)
+            ]
+            found[name] = copies_needed(touches)
+    return found
 
 
 def matrix_in_flight(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -127,9 +241,12 @@ def loop_carried(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         for name in pipeline.buffers:
             reader = _first_access_reads(statements[scope.id], name)
             if reader:
-                yield broken(
-                    f"pipeline {pipeline.name}: {reader} reads {name} before any op of "
-                    f"{scope.id} writes it, so its value is carried from iteration to iteration"
+                yield require(
+                    pipeline.depth <= 1,
+                    f"pipeline {pipeline.name} has {{depth}} versions, but {reader} reads {name} "
+                    f"before any op of {scope.id} writes it: its value is carried from iteration "
+                    "to iteration",
+                    depth=pipeline.depth,
                 )
             for role, writes in (*product(producers, (False,)), *product(consumers, (True,))):
                 for op in _ops_below(plan, scope, role):
@@ -214,11 +331,7 @@ def uniform_guards(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         if not region.buffer.scope.private
     }
     rings = {name for pipeline in plan.pipelines for name in pipeline.buffers}
-    sources = {
-        statement.name: {element.buffer.name for element in elements(statement.value)}
-        for statement, _ in walk(plan.kernel.body)
-        if isinstance(statement, Define)
-    }
+    sources = _scalar_sources(plan)
     for statement, _ in walk(plan.kernel.body):
         if not isinstance(statement, If | While | Loop):
             continue
@@ -228,6 +341,22 @@ def uniform_guards(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                     f"{statement.id} depends on {scalar}, read from {buffer}, which the kernel "
                     "writes: roles could disagree on it"
                 )
+
+
+def _scalar_sources(plan: Plan) -> dict[str, set[str]]:
+    """The buffers that each scalar depends on, through other scalars too."""
+    found: dict[str, set[str]] = {}
+    uses: dict[str, set[str]] = {}
+    for statement, _ in walk(plan.kernel.body):
+        if isinstance(statement, Define):
+            read = found.setdefault(statement.name, set())
+            read |= {element.buffer.name for element in elements(statement.value)}
+            uses.setdefault(statement.name, set()).update(_value_vars(statement.value))
+    for _ in found:
+        for name, others in uses.items():
+            for other in others & set(found):
+                found[name] |= found[other]
+    return found
 
 
 def _guard_scalars(block: Block) -> frozenset[str]:
@@ -241,58 +370,111 @@ def _body(plan: Plan) -> Stmt:
 
 
 def scalar_definitions(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """R-C9: a role that uses a scalar defines it itself, earlier."""
+    """R-C9: a role that uses a scalar has run its definition earlier, under no more guards, and
+    at the same stage."""
     defines = {s.name: s.id for s, _ in walk(plan.kernel.body) if isinstance(s, Define)}
     if not defines:
         return
-    statements = _statements(plan)
-    parents = {s.id: above for s, above in walk(plan.kernel.body)}
     for role in plan.roles:
-        seen: set[str] = set()
-        for entry_id in _in_order(plan, role.name, WSScope.ROOT, ()):
-            statement = statements.get(entry_id)
-            if statement is None:
-                continue
-            if isinstance(statement, Define):
-                seen.add(statement.name)
-            guards = [p for p in parents[entry_id] if isinstance(p, If)]
-            needed = set().union(*(_guard_scalars(guard) for guard in guards))
-            needed |= _used_scalars(statement)
-            for scalar in sorted((needed & set(defines)) - seen):
-                yield broken(
-                    f"role {role.name} uses the scalar {scalar} in {entry_id} without having run "
-                    f"{defines[scalar]}"
-                )
+        seen: dict[str, _Definition] = {}
+        for visit in visits(plan, role.name):
+            yield from _Scalars(plan, role.name, defines, seen).visit(visit)
 
 
-def _in_order(plan: Plan, role: str, scope_id: str, path: tuple[str, ...]) -> Iterator[str]:
-    scope = plan.scope(scope_id)
-    if scope is None or scope_id in path:
-        return
-    for entry in scope.body(role):
-        if not isinstance(entry, PlanSync):
-            yield entry.id
-            yield from _in_order(plan, role, entry.id, (*path, scope_id))
+@frozen
+class _Definition:
+    """Where a role ran the definition of a scalar."""
+
+    op: str
+    scope: str
+    guards: frozenset[str]
+
+
+@frozen
+class _Scalars:
+    plan: Plan
+    role: str
+    defines: dict[str, str]
+    seen: dict[str, _Definition]
+
+    def visit(self, visit: Visit) -> Iterator[Requirement]:
+        found = next(
+            ((s, above) for s, above in walk(self.plan.kernel.body) if s.id == visit.op), None
+        )
+        if found is None:
+            return
+        statement, parents = found
+        guards = [p for p in parents if isinstance(p, If)]
+        needed = set().union(*(_guard_scalars(guard) for guard in guards))
+        needed |= _used_scalars(statement)
+        for scalar in sorted(needed & set(self.defines)):
+            yield from self.use(scalar, visit, frozenset(guard.id for guard in guards))
+        for each, above in walk((statement,)):
+            if isinstance(each, Define) and self.plan.scope(visit.op) is None:
+                inner = frozenset(p.id for p in (*parents, *above) if isinstance(p, If))
+                self.seen[each.name] = _Definition(visit.op, visit.path[-1], inner)
+
+    def use(self, scalar: str, visit: Visit, guards: frozenset[str]) -> Iterator[Requirement]:
+        made = self.seen.get(scalar)
+        what = f"role {self.role} uses the scalar {scalar} in {visit.op}"
+        if made is None:
+            yield broken(f"{what} without having run {self.defines[scalar]}")
+        elif made.guards - guards:
+            yield broken(f"{what}, but has run {made.op} only under {min(made.guards - guards)}")
+        elif made.scope in visit.path:
+            inner = (*visit.path, visit.op)
+            child = inner[visit.path.index(made.scope) + 1]
+            a, b = (self.stage(made.scope, name) for name in (made.op, child))
+            yield require(
+                equal(a, b),
+                f"{what} at stage {{b}}, but runs {made.op} at stage {{a}}",
+                a=a,
+                b=b,
+            )
+
+    def stage(self, scope_id: str, name: str) -> Expr:
+        scope = self.plan.scope(scope_id)
+        assert scope is not None
+        stages = body_stages(self.plan, scope, self.role)
+        for entry, stage in zip(scope.body(self.role), stages, strict=True):
+            if not isinstance(entry, PlanSync) and entry.id == name:
+                return stage
+        return const(0)
 
 
 def _used_scalars(statement: Stmt) -> set[str]:
+    """The run-time integers in a statement's own bounds, regions, values and conditions."""
     if isinstance(statement, Loop | While | If):
         return set(_guard_scalars(statement))
     found = statement_access(statement)
     exprs = [
         e for region in (*found.reads, *found.writes) for e in (*region.start, *region.extent)
     ]
-    return {symbol.name for expr in exprs for symbol in symbols(expr) if isinstance(symbol, Var)}
+    used = {symbol.name for expr in exprs for symbol in symbols(expr) if isinstance(symbol, Var)}
+    for op in ops((statement,)):
+        match op:
+            case Define() | Fill():
+                used |= _value_vars(op.value)
+            case Gemm():
+                used |= free_vars(op.clear_accum)
+            case Map():
+                for store, guard in zip(op.stores, op.guards, strict=True):
+                    used |= _value_vars(store.value) | free_vars(guard)
+    return used
+
+
+def _value_vars(value: Value) -> set[str]:
+    return {name for expr in value_exprs(value) for name in free_vars(expr)}
 
 
 RULES = (
     Rule(
-        "private-order",
+        "program-order",
         "safety",
-        "an op reads the private value that program order gives it, whatever the stages",
-        "W12: an op shifted by s reads the value of iteration i - s",
-        "bring the ops to one stage, or place the reader before the next write",
-        private_order,
+        "within a role, ops that touch the same data keep the kernel's order, whatever the stages",
+        "DESIGN 4: program order is the meaning; W12: an op shifted by s reads iteration i - s",
+        "place the ops in the kernel's order, or bring them to one stage",
+        program_order,
     ),
     Rule(
         "matrix-in-flight",

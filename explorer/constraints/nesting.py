@@ -5,39 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
+from explorer.constraints.accesses import statement_access
+from explorer.constraints.graph import pipeline_scopes, scope_paths
 from explorer.constraints.rule import Requirement, Rule, broken, require
+from explorer.constraints.spans import visits
 from explorer.expr import equal
-from explorer.ir.access import is_bulk_load, statement_access
-from explorer.ir.nodes import Gemm, Group, Loop, Stmt, While, ops, walk
+from explorer.ir.access import is_bulk_load
+from explorer.ir.nodes import Copy, Gemm, Loop, Op, Stmt, While, ops, walk
 from explorer.machine import Machine, Scope
+from explorer.schedule.extensions import CopyRoute
 from explorer.schedule.plan import Plan, PlanOp, PlanSync
-from explorer.schedule.ws import WSScope
-
-
-def pipeline_scopes(plan: Plan) -> dict[str, str]:
-    """The scope of every pipeline."""
-    return {
-        entry.pipeline: scope.id
-        for scope in plan.scopes
-        for _, body in scope.bodies
-        for entry in body
-        if isinstance(entry, PlanSync)
-    }
-
-
-def _ancestors(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The scopes around every loop, outermost first."""
-    found: dict[str, tuple[str, ...]] = {WSScope.ROOT: ()}
-    for statement, parents in walk(plan.kernel.body):
-        if isinstance(statement, Loop | While):
-            around = (p.id for p in parents if isinstance(p, Loop | While))
-            found[statement.id] = (WSScope.ROOT, *around)
-    return found
 
 
 def nested_scopes(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """R-B4: pipelines that share a buffer stand in strictly nested scopes."""
-    scopes, above = pipeline_scopes(plan), _ancestors(plan)
+    scopes, above = pipeline_scopes(plan), scope_paths(plan)
     for one, other in combinations(plan.pipelines, 2):
         shared = sorted(set(one.buffers) & set(other.buffers))
         first, second = scopes.get(one.name), scopes.get(other.name)
@@ -65,36 +47,50 @@ def one_pipeline_written(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 
 def async_side(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """R-B6, R-C8: an asynchronous copy is a direct op of a role that commits its pipeline."""
+    """R-B6: an asynchronous copy runs in a producer span of its own role."""
+    for role, statement, opened in _async_statements(plan, machine):
+        for copy in _async_copies(plan, statement):
+            written = {region.buffer.name for region in statement_access(copy).writes}
+            rings = {p.name for p in plan.pipelines if written & set(p.buffers)}
+            if rings and not rings & opened:
+                yield broken(
+                    f"role {role} runs the asynchronous copy {copy.id} outside a producer span of "
+                    f"{', '.join(sorted(rings))}, so no barrier counts it"
+                )
+
+
+def async_direct(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """R-C8: an asynchronous copy is placed by itself, not inside a group or a compound loop."""
+    rings = {name for pipeline in plan.pipelines for name in pipeline.buffers}
+    for _, statement, _ in _async_statements(plan, machine):
+        for copy in _async_copies(plan, statement):
+            alone = len(list(ops((statement,)))) == 1 and not isinstance(statement, Loop | While)
+            if not alone and isinstance(copy, Copy) and copy.dst.buffer.name in rings:
+                yield broken(f"{statement.id} holds the asynchronous copy {copy.id} among others")
+
+
+def _async_copies(plan: Plan, statement: Stmt) -> Iterator[Op]:
+    by_threads = {route.op for route in plan.routes if route.route == CopyRoute.ELEMENT}
+    return (op for op in ops((statement,)) if is_bulk_load(op) and op.id not in by_threads)
+
+
+def _async_statements(plan: Plan, machine: Machine) -> Iterator[tuple[str, Stmt, frozenset[str]]]:
+    """Every placed op or group, with its role and the pipelines that the role has acquired."""
     if not machine.async_copy:
         return
     statements = {s.id: s for s, _ in walk(plan.kernel.body)}
-    for scope in plan.scopes:
-        for role, body in scope.bodies:
-            opened: set[str] = set()
-            for entry in body:
-                if isinstance(entry, PlanSync):
-                    if entry.kind.producer:
-                        opened = opened ^ {entry.pipeline}
-                    continue
-                statement = statements.get(entry.id)
-                if statement is None or plan.scope(entry.id) is not None:
-                    continue
-                yield from _async_copy(plan, role, statement, opened)
-
-
-def _async_copy(plan: Plan, role: str, statement: Stmt, opened: set[str]) -> Iterator[Requirement]:
-    copies = [op for op in ops((statement,)) if is_bulk_load(op)]
-    if isinstance(statement, Group) and copies and len(list(ops((statement,)))) > 1:
-        yield broken(f"{statement.id} groups the asynchronous copy {copies[0].id} with other ops")
-    for copy in copies:
-        written = {region.buffer.name for region in statement_access(copy).writes}
-        rings = {p.name for p in plan.pipelines if written & set(p.buffers)}
-        if rings and not rings & opened:
-            yield broken(
-                f"role {role} runs the asynchronous copy {copy.id} outside a producer span of "
-                f"{', '.join(sorted(rings))}, so no barrier counts it"
-            )
+    producing = {
+        (role, entry.pipeline)
+        for scope in plan.scopes
+        for role, body in scope.bodies
+        for entry in body
+        if isinstance(entry, PlanSync) and entry.kind.producer
+    }
+    for role in plan.roles:
+        for visit in visits(plan, role.name):
+            if plan.scope(visit.op) is None and visit.op in statements:
+                mine = frozenset(p for p in visit.opened if (role.name, p) in producing)
+                yield role.name, statements[visit.op], mine
 
 
 def tensor_memory(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -154,9 +150,17 @@ RULES = (
         "async-side",
         "safety",
         "an asynchronous copy is counted by a side that its own role signals",
-        "R-B6, R-C8",
+        "R-B6",
         "place the copy between acquire and commit of its pipeline",
         async_side,
+    ),
+    Rule(
+        "async-direct",
+        "form",
+        "an asynchronous copy is placed by itself",
+        "R-C8",
+        "place the copy as an op of its own, or copy by the role's threads",
+        async_direct,
     ),
     Rule(
         "tensor-memory",

@@ -7,22 +7,49 @@ schedule gives it, else the smallest of its body (RULEBOOK W8).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
+from explorer.constraints.accesses import statement_access
 from explorer.expr import Expr, const, maximum, minimum
-from explorer.ir.access import statement_access
 from explorer.ir.nodes import Gemm, Stmt, walk
 from explorer.schedule.plan import Plan, PlanEntry, PlanOp, PlanScope, PlanSync
 from explorer.schedule.ws import WSSyncKind
 
 
-def entry_offset(plan: Plan, entry: PlanEntry) -> Expr:
-    """Iterations by which a synchronization is shifted: its stage, and a release's lag."""
-    if isinstance(entry, PlanSync) and entry.kind == WSSyncKind.CONSUMER_RELEASE:
-        return entry.stage + pipeline_lag(plan, entry.pipeline)
-    return entry.stage
+def body_offsets(plan: Plan, scope: PlanScope, role: str) -> tuple[Expr, ...]:
+    """By entry of a body, the iterations by which it is shifted: its stage, a release's lag."""
+    return tuple(
+        stage + pipeline_lag(plan, entry.pipeline)
+        if isinstance(entry, PlanSync) and entry.kind == WSSyncKind.CONSUMER_RELEASE
+        else stage
+        for entry, stage in zip(scope.body(role), body_stages(plan, scope, role), strict=True)
+    )
+
+
+def body_stages(plan: Plan, scope: PlanScope, role: str) -> tuple[Expr, ...]:
+    """By entry of a body, its stage."""
+    body = scope.body(role)
+    stated = _stated(body)
+    if all(stage == stated[0] for stage in stated):
+        return tuple(stated[0] for _ in body)
+    statements = {statement.id: statement for statement, _ in walk(plan.kernel.body)}
+    placed = {op.place: op.stage for op in placed_ops(plan, scope, role, statements, True)}
+    return tuple(
+        entry.stage if isinstance(entry, PlanSync) else placed.get(place, stated[0])
+        for place, entry in enumerate(body)
+    )
+
+
+def _stated(body: tuple[PlanEntry, ...]) -> list[Expr]:
+    """The stages that a body gives; an op at 0 gives none, unless nothing else does."""
+    stages = [entry.stage for entry in body if isinstance(entry, PlanSync)]
+    synchronized = bool(stages)
+    for entry in body:
+        if isinstance(entry, PlanOp) and (entry.stage != const(0) or not synchronized):
+            stages.append(entry.stage)
+    return stages or [const(0)]
 
 
 def pipeline_lag(plan: Plan, pipeline: str) -> Expr:
@@ -59,14 +86,16 @@ class PlacedOp:
 
 
 def placed_ops(
-    plan: Plan, scope: PlanScope, role: str, statements: dict[str, Stmt]
+    plan: Plan,
+    scope: PlanScope,
+    role: str,
+    statements: Mapping[str, Stmt],
+    with_scopes: bool = False,
 ) -> Iterator[PlacedOp]:
-    """The ops of a role in a scope, in body order; child scopes are left out."""
+    """The ops of a role in a scope, in body order; child scopes are left out unless asked for."""
     body = scope.body(role)
     bound = {pipeline.name: set(pipeline.buffers) for pipeline in plan.pipelines}
-    stages = [entry.stage for entry in body if isinstance(entry, PlanSync)]
-    stages += [entry.stage for entry in body if isinstance(entry, PlanOp)]
-    smallest = minimum(*stages) if stages else const(0)
+    smallest = minimum(*_stated(body))
     opened: dict[str, PlanSync] = {}
     for place, entry in enumerate(body):
         if isinstance(entry, PlanSync):
@@ -76,7 +105,7 @@ def placed_ops(
                 opened.pop(entry.pipeline, None)
             continue
         statement = statements.get(entry.id)
-        if statement is None or plan.scope(entry.id) is not None:
+        if statement is None or (not with_scopes and plan.scope(entry.id) is not None):
             continue
         names = touched(statement)
         spans = tuple(s for name, s in opened.items() if names & bound.get(name, set()))

@@ -9,7 +9,7 @@ from explorer.constraints.capacity import private_buffers
 from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.expr import Expr, all_of, any_of, const, divides, equal, maximum
 from explorer.ir.nodes import Gemm, ops
-from explorer.machine import Machine
+from explorer.machine import Machine, Scope
 from explorer.schedule.extensions import Raster
 from explorer.schedule.plan import Plan, PlanOp, PlanRole
 
@@ -102,10 +102,14 @@ def matrix_tile(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     tiles = {op: (m, n) for op, m, n in plan.matrix}
     for role in plan.roles:
         for gemm in gemms_of(plan, role.name):
+            tensor = gemm.c.buffer.scope == Scope.TMEM  # one warp issues it (R-B7)
             yield require(
-                all_of(
-                    divides(machine.warps_per_group, role.warps),
-                    divides(machine.warps_per_group, role.lo),
+                any_of(
+                    tensor,
+                    all_of(
+                        divides(machine.warps_per_group, role.warps),
+                        divides(machine.warps_per_group, role.lo),
+                    ),
                 ),
                 f"role {role.name} runs {gemm.id} on warps [{{lo}}, {{hi}}): not whole "
                 f"warp groups of {machine.warps_per_group}",
@@ -122,7 +126,7 @@ def matrix_tile(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                 m=tile_m,
                 n=tile_n,
             )
-            groups = row_groups(plan, role, machine)
+            groups = const(1) if tensor else row_groups(plan, role, machine)
             yield require(
                 divides(tile_m * groups, m),
                 f"{gemm.id}: {{rows}} rows are not {{groups}} warp groups x whole tiles of {{m}}",

@@ -55,11 +55,20 @@ def broken(message: str) -> Requirement:
 
 
 @frozen
+class Finding:
+    """A requirement that does not hold under some numbers, and what was found out about it."""
+
+    requirement: Requirement
+    note: str = ""
+
+
+@frozen
 class Rule:
     """One named rule.
 
     `kind`: *form* is a shape that the passes need; breaking a *safety* rule hangs, races or
     corrupts. `sentence` says what must hold, `source` where that is written, `remedy` what to do.
+    `decide`, where given, says the same as `requirements` for numbers, faster or more exactly.
     """
 
     id: str
@@ -68,6 +77,6 @@ class Rule:
     source: str
     remedy: str
     requirements: Callable[[Plan, Machine], Iterator[Requirement]] = field(eq=False)
-    confirm: Callable[[Plan, Mapping[str, int]], object | None] | None = field(
+    decide: Callable[[Plan, Mapping[str, int], Machine], Iterator[Finding]] | None = field(
         default=None, eq=False
     )

@@ -6,19 +6,34 @@ checker goes on to it only where the structure holds.
 
 from __future__ import annotations
 
-from explorer.constraints import capacity, dataflow, deadlock, nesting, pipelines, roles
+from explorer.constraints import (
+    capacity,
+    dataflow,
+    deadlock,
+    nesting,
+    pipelines,
+    roles,
+    routes,
+    scopes,
+    spans,
+    turns,
+)
 from explorer.constraints.rule import Rule
 from explorer.data import digest
 
-STRUCTURE: tuple[Rule, ...] = (*roles.STRUCTURE, *pipelines.STRUCTURE)
+STRUCTURE: tuple[Rule, ...] = (*roles.STRUCTURE, *pipelines.STRUCTURE, *scopes.STRUCTURE)
 
 MEANING: tuple[Rule, ...] = (
     *roles.RULES,
     *pipelines.RULES,
+    *scopes.RULES,
+    *spans.RULES,
+    *turns.RULES,
     *nesting.RULES,
     *dataflow.RULES,
     *deadlock.RULES,
     *capacity.RULES,
+    *routes.RULES,
 )
 
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEANING)

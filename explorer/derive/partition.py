@@ -43,8 +43,9 @@ class Partition:
         return next((roles for name, roles in self.placement if name == op), ())
 
 
-# Which duties have a role of their own, and that role's name; compute comes first or after them.
+# The role that a duty of its own gets. Roles that only move data come first.
 _ROLE_OF = {Duty.LOAD: "producer", Duty.TRANSFORM: "transformer", Duty.STORE: "storer"}
+MOVERS = (_ROLE_OF[Duty.LOAD], _ROLE_OF[Duty.STORE])
 
 
 def partitions(kernel: Kernel, machine: Machine) -> Iterator[Partition]:
@@ -129,9 +130,9 @@ def _feeding(named: dict[str, Op], targets: set[str]) -> set[str]:
 def _place(
     kernel: Kernel, duties: dict[str, Duty], apart: tuple[Duty, ...], compute: tuple[str, ...]
 ) -> Partition:
-    before = tuple(_ROLE_OF[duty] for duty in apart if duty != Duty.STORE)
-    after = tuple(_ROLE_OF[duty] for duty in apart if duty == Duty.STORE)
-    roles = (*before, *after, *compute)
+    movers = tuple(_ROLE_OF[duty] for duty in (Duty.LOAD, Duty.STORE) if duty in apart)
+    others = tuple(_ROLE_OF[duty] for duty in apart if duty == Duty.TRANSFORM)
+    roles = (*movers, *others, *compute)
 
     def roles_of(op: Op) -> tuple[str, ...]:
         if isinstance(op, Define):

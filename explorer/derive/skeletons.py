@@ -17,7 +17,7 @@ from attrs import frozen
 
 from explorer.data import digest
 from explorer.derive.bodies import Ring, scope_of, scopes
-from explorer.derive.partition import Partition, handed_over, partitions
+from explorer.derive.partition import MOVERS, Partition, handed_over, partitions
 from explorer.expr import Expr, Param, const, minimum
 from explorer.ir.access import access
 from explorer.ir.nodes import Copy, Gemm, Kernel, ops
@@ -96,12 +96,14 @@ def _skeleton(
 ) -> Skeleton:
     rings = _rings(kernel, partition, groups)
     numbers = {role: "consumer" if role in partition.split else role for role in partition.roles}
+    # Roles that only move data need few registers, all the same, and can share a warp group.
+    requests = {role: "producer" if role in MOVERS else name for role, name in numbers.items()}
     registers = machine.registers is not None and len(partition.roles) > 1
     warps, num_warps = sequential_warps(
         partition.roles,
         {role: Param(f"warps_{numbers[role]}") for role in partition.roles},
         {
-            role: Param(f"nreg_{numbers[role]}") if registers else const(0)
+            role: Param(f"nreg_{requests[role]}") if registers else const(0)
             for role in partition.roles
         },
         machine.warps_per_group,

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from explorer.expr import TRUE, Expr, Var, affine, const, substitute, symbols
+from explorer.expr import TRUE, Const, Expr, Var, const, substitute, symbols
+from explorer.ir.extents import difference
 from explorer.ir.nodes import (
     Arith,
     Buffer,
@@ -135,13 +136,13 @@ def _interval(index: Expr, axes: dict[str, Expr]) -> tuple[Expr | None, Expr | N
     moving = [s.name for s in symbols(index) if isinstance(s, Var) and s.name in axes]
     if not moving:
         return index, const(1)
-    form = affine(index)
-    if form is None:
-        return None, None
     low = index
     span: Expr = const(1)
     for name in moving:
-        coefficient = dict(form.terms).get(name, 0)
+        step = difference(substitute(index, {name: Var(name) + 1}), index)
+        if not isinstance(step, Const):
+            return None, None
+        coefficient = step.value
         reach = (axes[name] - 1) * abs(coefficient)
         low = substitute(low, {name: 0 if coefficient >= 0 else axes[name] - 1})
         span = span + reach

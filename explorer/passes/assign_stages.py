@@ -1,7 +1,8 @@
 """Pass: every entry gets its iteration offset, counted from the smallest stage of its body.
 
-An op takes the stage of the open spans that it touches, or the one that the schedule gives it,
-else the smallest (0 in a body without waits and signals). All stages equal cancel (RULEBOOK W8).
+An op takes the stage of the open spans that it touches, or the one that the schedule gives it (0
+gives none), else the smallest (0 in a body without waits and signals). All stages equal cancel
+(RULEBOOK W8).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ def assign_stages(plan: Plan) -> Plan:
 
     def change(role: RoleDraft) -> RoleDraft:
         given = {
-            s.op: s.stage for s in plan.schedule.extensions.stages if s.role == role.role.name
+            each.op: each.stage
+            for each in plan.schedule.extensions.stages
+            if each.role == role.role.name and each.stage
         }
         return evolve(role, tree=map_nests(role.tree, _Stager(given).nest))
 

@@ -1,7 +1,7 @@
 """Pass: every global-to-shared copy gets its route, and every signal the arrivals that follow it.
 
-Without a word in the schedule a copy takes the machine's copy engine where there is one and a
-pipeline's barrier counts its bytes, else the role's own threads.
+Without a word in the schedule a copy takes the machine's copy engine where there is one that can
+carry it and a pipeline's barrier counts its bytes, else the role's own threads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from explorer.ir.access import is_bulk_load
-from explorer.passes.plan import Entry, Nest, Plan, RoleDraft, map_steps, nests
+from explorer.memory.bulk import bulk_refusal
+from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft, map_steps, nests
 from explorer.program.counts import SideWork, side_signal
 from explorer.program.nodes import Cycle, Exec, Signal, Step
 from explorer.program.steps import executed, map_execs
@@ -26,9 +27,8 @@ def choose_routes(plan: Plan) -> Plan:
         if not is_bulk_load(execution.op):
             return execution
         counted = any(use.cycle == Cycle.OPEN for use in execution.uses)
-        default = CopyRoute.BULK if plan.machine.async_copy and counted else CopyRoute.ELEMENT
-        counted = any(use.cycle == Cycle.OPEN for use in execution.uses)
-        usual = default if counted else CopyRoute.ELEMENT
+        engine = plan.machine.async_copy and not bulk_refusal(execution.op)
+        usual = CopyRoute.BULK if engine and counted else CopyRoute.ELEMENT
         return evolve(execution, route=chosen.get(execution.op.id, usual))
 
     def change(role: RoleDraft) -> RoleDraft:
@@ -67,22 +67,23 @@ def _opened(execution: Exec, pipeline: str) -> bool:
 
 
 def _carried(tree: Nest, pipeline: str) -> Iterator[bool]:
-    """For every commit: whether the last op before it is a plain bulk copy into the pipeline."""
+    """For every commit: whether the last op before it on the pipeline is a plain bulk copy."""
     for nest in nests(tree):
         last: Exec | None = None
         for item in nest.entries:
-            if isinstance(item, Nest):
-                last = None
-                continue
-            for step in item.steps:
-                if isinstance(step, Exec):
-                    last = step
-                elif isinstance(step, Signal) and step.pipeline == pipeline:
-                    yield (
-                        last is not None
-                        and last.route == CopyRoute.BULK
-                        and _opened(last, pipeline)
-                    )
-                    last = None
-                elif tuple(executed((step,))):
-                    last = None
+            for step in _steps(item):
+                if isinstance(step, Signal) and step.pipeline == pipeline:
+                    if isinstance(item, Entry):
+                        yield last is not None and last.route == CopyRoute.BULK
+                        last = None
+                elif any(_opened(execution, pipeline) for execution in executed((step,))):
+                    plain = isinstance(step, Exec) and isinstance(item, Entry)
+                    last = step if plain and isinstance(step, Exec) else None
+
+
+def _steps(item: Item) -> Iterator[Step]:
+    if isinstance(item, Entry):
+        yield from item.steps
+    else:
+        for inner in item.entries:
+            yield from _steps(inner)

@@ -20,6 +20,7 @@ from explorer.errors import ScheduleError
 from explorer.expr import Const, Expr, Var, ceildiv, compare, const, equal
 from explorer.ir.access import access
 from explorer.ir.nodes import Loop, While
+from explorer.passes.alternate_sides import in_turn
 from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft
 from explorer.passes.version_private import version_name
 from explorer.program.nodes import For, Repeat, Step
@@ -37,7 +38,7 @@ def expand_stages(plan: Plan) -> Plan:
     """The steps of every role."""
 
     def change(role: RoleDraft) -> RoleDraft:
-        return evolve(role, steps=tuple(_flat(role.tree.entries)))
+        return evolve(role, steps=in_turn(role.tree, tuple(_flat(role.tree.entries))))
 
     return plan.map_roles(change)
 
@@ -64,8 +65,10 @@ def _loop_steps(nest: Nest) -> tuple[Step, ...]:
             )
         return (Repeat(loop.cond, tuple(_flat(nest.entries))),)
     if shift == 0:
-        steady = tuple(_flat(nest.entries))
+        steady = in_turn(nest, tuple(_flat(nest.entries)))
         return (For(loop.var, loop.start, loop.start + loop.extent, steady, _unrolled(loop)),)
+    if nest.passed:
+        raise ScheduleError(f"turns: the iterations of '{loop.id}' are handed out at one stage")
     return _Shifted(nest, loop, shift).steps()
 
 

@@ -49,7 +49,7 @@ def _lag(nest: Nest, extensions: Extensions) -> Nest:
     held = {u.pipeline for e in lagging for u in e.uses if u.cycle == Cycle.OPEN}
     for pipeline in held:
         side = extensions.side(pipeline, producer=False)
-        if side is not None and side.mode == SideMode.ALTERNATING:
+        if side is not None and side.mode == SideMode.ALTERNATING and nest.passed:
             raise ScheduleError(f"lag of {names}: '{pipeline}' has an alternating side; use lag 0")
     return _delayed(nest, nest.loop, lag, held, {execution.op.id for execution in lagging})
 

@@ -33,7 +33,9 @@ class Entry:
 class Nest:
     """A scope as one role runs it.
 
-    `after` are steps that follow its loop, `versions` the private buffers of several copies.
+    `after` are steps that follow its loop, `versions` the private buffers of several copies. Where
+    roles take turns, the role runs an iteration of which `owner` holds, and `passed` instead of
+    any other.
     """
 
     scope: str
@@ -43,6 +45,8 @@ class Nest:
     stage: int | None = None
     after: tuple[Step, ...] = ()
     versions: tuple[tuple[str, int], ...] = ()
+    owner: Cond = TRUE
+    passed: tuple[Step, ...] = ()
 
 
 Item: TypeAlias = Entry | Nest

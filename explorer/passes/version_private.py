@@ -1,8 +1,7 @@
 """Pass: private buffers get the versions that offsets inside a role ask for.
 
-A value that an op writes at offset d and another reads at offset d + s lives s iterations; if the
-writer comes round before the reader is done, the buffer needs one more copy. Copies are picked by
-iteration, and since registers have no run-time index the loop is unrolled (`expand_stages`).
+How many it needs is said in `schedule.copies`. Copies are picked by iteration, and since registers
+have no run-time index the loop is unrolled (`expand_stages`).
 
 Invariant: only a buffer whose every iteration starts with a write of all of it, and which nothing
 outside the loop touches, gets versions; anything else carries a value from iteration to iteration.
@@ -12,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from explorer.expr import Const
 from explorer.ir.access import access
-from explorer.ir.nodes import Loop, Region, walk
+from explorer.ir.nodes import Loop, walk
 from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft, map_nests
 from explorer.program.nodes import Exec
 from explorer.program.steps import executed
+from explorer.schedule.copies import Touch, copies_needed, overwrites
 
 
 def version_private(plan: Plan) -> Plan:
@@ -49,49 +48,18 @@ def version_name(buffer: str, version: int) -> str:
     return f"{buffer}_v{version}" if version else buffer
 
 
-@frozen
-class _Visit:
-    """When an iteration touches a buffer: its place in the kernel, and in the role's time."""
-
-    kernel: int
-    time: tuple[int, int]
-    fresh: bool
-
-
 def _versions(nest: Nest, local: set[str], order: dict[str, int]) -> tuple[tuple[str, int], ...]:
     if not isinstance(nest.loop, Loop) or not any(item.stage for item in nest.entries):
         return ()
-    visits: dict[str, list[_Visit]] = {}
+    visits: dict[str, list[Touch]] = {}
     for position, item in enumerate(nest.entries):
         for step in _executions(item):
             for name in _private_names(step):
                 at = (item.stage or 0, position)
-                visit = _Visit(order.get(step.op.id, 0), at, _overwrites(step, name))
+                visit = Touch(order.get(step.op.id, 0), at, overwrites(step.op, name))
                 visits.setdefault(name, []).append(visit)
-    found = ((name, _needed(each)) for name, each in visits.items() if name in local)
+    found = ((name, copies_needed(each)) for name, each in visits.items() if name in local)
     return tuple((name, count) for name, count in found if count > 1)
-
-
-def _needed(visits: list[_Visit]) -> int:
-    """The smallest number of copies whose first writer comes round after the last access."""
-    first = min(visits, key=lambda visit: visit.kernel)
-    if not first.fresh:
-        return 1
-    last = max(visit.time for visit in visits)
-    stage, position = first.time
-    distance = last[0] - stage
-    return max(1, distance + (1 if last[1] >= position else 0))
-
-
-def _overwrites(step: Exec, name: str) -> bool:
-    touched = access(step.op)
-    if any(region.buffer.name == name for region in touched.reads):
-        return False
-    return any(region.buffer.name == name and _covers(region) for region in touched.writes)
-
-
-def _covers(region: Region) -> bool:
-    return region.extent == region.buffer.shape and all(s == Const(0) for s in region.start)
 
 
 def _private_names(step: Exec) -> set[str]:

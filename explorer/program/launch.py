@@ -32,12 +32,13 @@ def block_count(program: Program, scalars: Mapping[str, int] = MappingProxyType(
 def tiles_of(
     program: Program, block: int, scalars: Mapping[str, int] = MappingProxyType({})
 ) -> Iterator[dict[str, int]]:
-    """The grid indices of the tiles that a block works on, in order."""
+    """The grid indices of the tiles that a block works on, in order, each with its ordinal."""
     formulas = tile_indices(program.grid, program.launch)
     count = tile_count(program, scalars)
     step = program.launch.blocks or max(count, 1)
     for tile in range(block, count, step):
-        yield {name: evaluate(expr, {**scalars, TILE.name: tile}) for name, expr in formulas}
+        env = {**scalars, TILE.name: tile}
+        yield {TILE.name: tile} | {name: evaluate(expr, env) for name, expr in formulas}
 
 
 def tile_indices(

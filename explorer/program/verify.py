@@ -14,6 +14,7 @@ from attrs import Factory, define
 from explorer.errors import IllegalSchedule
 from explorer.expr import Cond, Expr, evaluate, holds
 from explorer.ir.nodes import Define, free_vars
+from explorer.program.launch import TILE
 from explorer.program.nodes import (
     Cycle,
     Exec,
@@ -87,7 +88,7 @@ class _Walk:
 
     def run(self) -> None:
         depths = {barriers.pipeline for barriers in self.program.barriers}
-        for name, _ in self.program.grid:
+        for name in (TILE.name, *(name for name, _ in self.program.grid)):
             self.scalars.setdefault(name, 0)
         self.steps(self.role.body, depths)
         for (pipeline, full), count in self.unclosed.items():

@@ -9,6 +9,7 @@ Invariant: extensions add to a WSSchedule and never change what its classes mean
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from attrs import field, frozen
 
@@ -19,21 +20,32 @@ class SideMode(StrEnum):
     """How several roles stand on one side of a pipeline.
 
     SHARED: each role waits and signals every cycle; the arrive count is the sum over the roles.
-    ALTERNATING: cycle i of the distributed loop belongs to role i mod n; the count is one role's.
+    ALTERNATING: the roles take turns, iteration by iteration; the count is one role's.
     """
 
     SHARED = "shared"
     ALTERNATING = "alternating"
 
 
+def _name_or_none(instance: Any, attribute: Any, value: Any) -> None:
+    if value:
+        _name(instance, attribute, value)
+
+
 @frozen
 class Side:
-    """Several roles on the consumer (or producer) side of a pipeline. Not in TileLang 0.1.15."""
+    """Several roles on the consumer (or producer) side of a pipeline. Not in TileLang 0.1.15.
+
+    Roles of an ALTERNATING side take turns: iteration i of the scope `over` is run by role i mod n
+    alone. `over` is the pipeline's own scope (empty), a loop around it, or `WSScope.ROOT` for the
+    tiles of a persistent block.
+    """
 
     pipeline: str = field(validator=_name)
     producer: bool
     mode: SideMode
     roles: tuple[str, ...]
+    over: str = field(default="", validator=_name_or_none)
 
 
 @frozen

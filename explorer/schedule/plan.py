@@ -10,12 +10,13 @@ and Extensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from attrs import field, fields, frozen
 
+from explorer.errors import ScheduleError
 from explorer.expr import Expr, Param, const, evaluate, maximum, round_up
-from explorer.ir.nodes import Kernel
+from explorer.ir.nodes import Kernel, walk
 from explorer.ir.transforms import stage_store
 from explorer.schedule.extensions import (
     Extensions,
@@ -96,7 +97,7 @@ class Plan:
     """The whole schedule. `kernel` is the kernel after the rewrites that the plan asks for.
 
     `lags` are (gemm, iterations); `matrix` are (gemm, index into the machine's matrix shapes).
-    `raster` is an index into `Raster`.
+    `raster` is an index into `Raster`. `unknown` says what the extensions name in vain.
     """
 
     kernel: Kernel
@@ -113,11 +114,13 @@ class Plan:
     blocks: Expr = field(default=const(0))
     raster: Expr = field(default=const(0))
     group: Expr = field(default=const(1))
+    unknown: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """The plan without its kernel, as stable text."""
-        values = (getattr(self, each.name) for each in fields(Plan) if each.name != "kernel")
+        left_out = ("kernel", "unknown")
+        values = (getattr(self, each.name) for each in fields(Plan) if each.name not in left_out)
         return "\n".join(map(repr, values))
 
     def role(self, name: str) -> PlanRole:
@@ -150,6 +153,28 @@ def scheduled_kernel(kernel: Kernel, extensions: Extensions) -> Kernel:
     return kernel
 
 
+def unknown_names(kernel: Kernel, ws: WSSchedule, extensions: Extensions) -> Iterator[str]:
+    """One clause for each name in the extensions that the kernel or the schedule has not."""
+    ops = {statement.id for statement, _ in walk(kernel.body)}
+    roles = {role.name for role in ws.roles}
+    rings = {ring.name for ring in ws.pipelines}
+    named: list[tuple[str, str, str, set[str]]] = []
+    for side in extensions.sides:
+        named += [("a side", "pipeline", side.pipeline, rings)]
+        named += [("a side", "role", role, roles) for role in side.roles]
+        named += [("a side", "scope", side.over, {"", WSScope.ROOT, *ops})]
+    for split in extensions.splits:
+        named += [("a split", "role", role, roles) for role in split.roles]
+    for stage in extensions.stages:
+        named += [("a stage", "role", stage.role, roles), ("a stage", "op", stage.op, ops)]
+    named += [("a lag", "op", lag.op, ops) for lag in extensions.lags]
+    named += [("a route", "op", route.op, ops) for route in extensions.routes]
+    named += [("a matrix tile", "op", tile.op, ops) for tile in extensions.matrix]
+    for what, kind, name, known in named:
+        if name not in known:
+            yield f"{what} names the {kind} {name}, which does not exist"
+
+
 def open_plan(
     kernel: Kernel, ws: WSSchedule, extensions: Extensions
 ) -> tuple[Plan, dict[str, int]]:
@@ -179,8 +204,13 @@ def open_plan(
     )
     stages = {(each.role, each.op): each.stage for each in extensions.stages}
     launch = extensions.launch
+    vain: tuple[str, ...] = ()
+    try:
+        kernel = scheduled_kernel(kernel, extensions)
+    except ScheduleError as problem:
+        vain = (str(problem),)
     plan = Plan(
-        kernel=scheduled_kernel(kernel, extensions),
+        kernel=kernel,
         num_warps=const(ws.num_warps),
         roles=roles,
         pipelines=pipelines,
@@ -194,6 +224,7 @@ def open_plan(
         blocks=param("blocks", launch.blocks),
         raster=const(tuple(Raster).index(launch.raster)),
         group=const(launch.group),
+        unknown=(*vain, *unknown_names(kernel, ws, extensions)),
     )
     return plan, values
 
@@ -270,10 +301,16 @@ def fix(plan: Plan, env: Mapping[str, int]) -> tuple[WSSchedule, Extensions]:
 def sequential_warps(
     names: tuple[str, ...], warps: Mapping[str, Expr], nreg: Mapping[str, Expr], group: int
 ) -> tuple[tuple[PlanRole, ...], Expr]:
-    """Roles laid out one after another, each starting at a warp group; and the total of warps."""
+    """Roles laid out one after another, and the total of warps.
+
+    Neighbours that ask for the same registers follow each other warp by warp and so may share a
+    warp group; any other role starts a group of its own.
+    """
     lo: Expr = const(0)
     roles: list[PlanRole] = []
     for name in names:
+        if not roles or nreg[name] != roles[-1].nreg:
+            lo = round_up(lo, group)
         roles.append(PlanRole(name, lo, warps[name], nreg[name]))
-        lo = lo + round_up(warps[name], group)
-    return tuple(roles), maximum(lo, 1)
+        lo = lo + warps[name]
+    return tuple(roles), maximum(round_up(lo, group), 1)

@@ -2,13 +2,14 @@
 
 from explorer.space.build import build_space, space_of
 from explorer.space.space import SKELETON, Assignment, Choice, SearchSpace
-from explorer.space.workload import Arrays, Peer, Problem, Workload
+from explorer.space.workload import Arrays, Hint, Peer, Problem, Workload
 
 __all__ = [
     "SKELETON",
     "Arrays",
     "Assignment",
     "Choice",
+    "Hint",
     "Peer",
     "Problem",
     "SearchSpace",

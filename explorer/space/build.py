@@ -13,7 +13,7 @@ from explorer.space.space import SKELETON, Choice, SearchSpace, plan_params
 from explorer.space.workload import Problem, Workload
 
 DEPTHS = (2, 3, 4, 1, 5, 6, 7, 8)
-REGISTERS = (40, 24, 32, 56, 152, 160, 168, 224, 232, 240)
+REGISTERS = (24, 40, 56, 152, 168, 208, 232, 240)
 
 
 def space_of(workload: Workload, problem: Problem, machine: Machine) -> SearchSpace:
@@ -47,8 +47,6 @@ def _choices(
     choices += [Choice(name, tuple(values)) for name, values in tiles.items() if name in used]
     for name in sorted(used - set(tiles)):
         key = name if name in shared else name.split("_")[0]
-        if name == "nreg_producer":
-            key = "nreg_low"
         choices.append(Choice(name, shared[key]))
     return tuple(choices)
 
@@ -62,8 +60,10 @@ def machine_domains(machine: Machine) -> dict[str, tuple[int, ...]]:
         "depth": tuple(sorted(DEPTHS)),
         "stage": (0, 1, 2),
         "lag": (0, 1),
-        "warps": (1, 2, 4, 8, 12) if gpu else (1, 2, 3, 4),
-        "nreg_low": tuple(n for n in REGISTERS if n < 64),
+        "warps_producer": (1, 2, 4) if gpu else (1, 2),
+        "warps_storer": (1, 2) if gpu else (1,),
+        "warps": (4, 8, 12) if gpu else (1, 2, 3, 4),
+        "nreg_producer": tuple(n for n in REGISTERS if n < 64),
         "nreg": tuple(n for n in REGISTERS if n > 64),
         "mma_m": tuple(sorted({shape.m for shape in shapes})),
         "mma_n": tuple(sorted({shape.n for shape in shapes})),

@@ -49,6 +49,18 @@ class Peer:
 
 
 @frozen
+class Hint:
+    """A candidate that experience suggests: a skeleton by its title, and values of choices.
+
+    Choices that it does not name are left to the search's defaults; what is not legal is moved to
+    the nearest legal candidate.
+    """
+
+    skeleton: str
+    values: Mapping[str, int]
+
+
+@frozen
 class Workload:
     """A search problem.
 
@@ -56,6 +68,7 @@ class Workload:
     each Param per machine name. `reference(problem, inputs)` computes the outputs in float64.
     `inputs(problem, rng)` draws random inputs. `work(problem)` is the operations of one run, and
     `unit` their name (FLOP or B). `tolerance` bounds ||out - ref|| / ||ref|| per dtype name.
+    `hints` are tried first, per machine name.
     """
 
     name: str
@@ -69,6 +82,7 @@ class Workload:
     unit: str = "FLOP"
     dtypes: tuple[str, ...] = ("float32",)
     peers: tuple[Peer, ...] = ()
+    hints: Mapping[str, tuple[Hint, ...]] = field(factory=dict)
     description: str = field(default="")
 
     def problem(self, sizes: Mapping[str, int] | None = None, kind: str | None = None) -> Problem:

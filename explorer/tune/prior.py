@@ -7,10 +7,10 @@ Invariant: targets are a pure function of the space; the sampler makes them lega
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from explorer.schedule.extensions import Raster
-from explorer.space import SKELETON, Assignment, Choice, SearchSpace
+from explorer.space import SKELETON, Assignment, Choice, Hint, SearchSpace
 
 SKELETONS = 4
 QUANTILES = (0.5, 0.75)
@@ -27,12 +27,19 @@ WISHES: Mapping[str, int] = {
 }
 
 
-def prior_targets(space: SearchSpace) -> tuple[Assignment, ...]:
-    """The targets, the most plain first."""
+def prior_targets(space: SearchSpace, hints: Iterable[Hint] = ()) -> tuple[Assignment, ...]:
+    """The targets: the workload's hints for this machine, then plain ones of each skeleton."""
+    titles = [skeleton.title for skeleton in space.skeletons]
+    hinted = [
+        _target(space, titles.index(hint.skeleton), QUANTILES[0]) | dict(hint.values)
+        for hint in hints
+        if hint.skeleton in titles
+    ]
     skeletons = space.choice(SKELETON).domain[:SKELETONS]
-    return tuple(
+    plain = [
         _target(space, skeleton, quantile) for quantile in QUANTILES for skeleton in skeletons
-    )
+    ]
+    return (*hinted, *plain)
 
 
 def specialized_target(space: SearchSpace, wishes: Mapping[str, int]) -> Assignment:

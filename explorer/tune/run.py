@@ -151,7 +151,7 @@ class Tuner:
         self._machine = machine
         self._space = space_of(workload, self._problem, machine)
         self._limit_s = limit_s(workload.work(self._problem), machine)
-        self._prior = prior_targets(self._space)
+        self._prior = prior_targets(self._space, workload.hints.get(machine.name, ()))
         self._model = FeasibleModel(self._space)
         self._session = session
         self._prepared: dict[int, Prepared] = {}

@@ -25,7 +25,8 @@ def copy_pipeline(trips: int = 4, num_stages: int = 8) -> Kernel:
 
     @T.prim_func
     def base(
-        src: T.Tensor((64 * max(trips, 1), 64), T.float16), dst: T.Tensor((64 * max(trips, 1), 64), T.float16)
+        src: T.Tensor((64 * max(trips, 1), 64), T.float16),
+        dst: T.Tensor((64 * max(trips, 1), 64), T.float16),
     ):
         with T.Kernel(1, threads=256) as bx:
             As = T.alloc_shared((64, 64), T.float16)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
+import explorer
+from explorer.errors import InputError, ScheduleError
 from explorer.schedule.extensions import Extensions, MatrixLag
 from explorer.schedule.ws import WSPipeline, WSRole, WSScope
+from tests.kernels.gemm import gemm
 from tests.unit.constraints.kernels import (
     CONSUMER,
     PRODUCER,
@@ -154,3 +158,17 @@ def test_stage_needs_iterations_in_flight() -> None:
     assert rules(found) == {"stage-form"}
     assert "stage 1 needs more iterations in flight than the loop's num_stages 1" in str(found)
     assert report(schedule, copy_pipeline(num_stages=2)).ok
+
+
+def test_check_takes_the_schedule_that_the_author_attached() -> None:
+    """The public check: attached, given, and missing schedules; open Params; unknown machines."""
+    kernel = evolve(copy_pipeline(), schedule=base_schedule())
+    assert explorer.check(kernel).ok
+    assert explorer.check(kernel, base_schedule(num_warps=16), "h200").ok
+    assert not explorer.check(kernel, base_schedule(num_warps=6)).ok
+    with pytest.raises(ScheduleError, match="kernel base carries no schedule; pass one"):
+        explorer.check(copy_pipeline())
+    with pytest.raises(ScheduleError, match="has open Params block_N, block_M, block_K"):
+        explorer.check(gemm(8, 8, 8), base_schedule())
+    with pytest.raises(InputError, match="unknown machine 'h2000'"):
+        explorer.check(kernel, machine="h2000")

@@ -311,7 +311,7 @@ def test_an_alternating_side_of_more_roles_than_slots_waits_for_the_wrong_phase(
 
 
 def test_an_alternating_side_in_the_root_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="its scope is the root"):
+    with pytest.raises(ScheduleError, match="neither a counted loop nor the root of a persistent"):
         kernel = relay_kernel(())
         body = [wait("x"), "use_0", release("x")]
         program_of(

@@ -21,7 +21,7 @@ def grid_program(extents: tuple[int, ...], launch: Launch) -> Program:
 def walk(extents: tuple[int, ...], launch: Launch) -> list[tuple[int, ...]]:
     program = grid_program(extents, launch)
     return [
-        tuple(tile.values())
+        tuple(tile[name] for name, _ in program.grid)
         for block in range(block_count(program))
         for tile in tiles_of(program, block)
     ]
