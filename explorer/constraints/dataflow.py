@@ -158,19 +158,38 @@ def renewed_buffers(
 
     `placed` are the role's ops there in program order.
     """
-    inside = {name for op in placed for name in touched(op.statement)}
+    private = {buffer.name for buffer in plan.kernel.buffers if buffer.scope.private}
+    inside = private & {name for op in placed for name in touched(op.statement)}
     outside = {
         name
         for visit in visits(plan, role)
         if scope.id not in visit.path and plan.scope(visit.op) is None
         for name in touched(plan.kernel.statement(visit.op))
     }
+    always = unconditional(plan, scope.id)
     found = set()
     for name in inside - outside:
         first = next(op.statement for op in placed if name in touched(op.statement))
-        if not isinstance(first, Loop | While | If | Group) and overwrites(first, name):
+        if first.id in always and renews(first, name):
             found.add(name)
     return frozenset(found)
+
+
+def unconditional(plan: Plan, scope_id: str) -> frozenset[str]:
+    """Ids of the statements that every iteration of a scope runs once, under no condition."""
+    found = set()
+    for statement, parents in walk(plan.kernel.body):
+        blocks = [parent.id for parent in parents if not isinstance(parent, Group)]
+        if (blocks[-1] if blocks else WSScope.ROOT) == scope_id:
+            found.add(statement.id)
+    return frozenset(found)
+
+
+def renews(statement: Stmt, name: str) -> bool:
+    """Whether a statement is an op that writes all of a buffer and reads none of it."""
+    if isinstance(statement, Loop | While | If | Group):
+        return False
+    return overwrites(statement, name)
 
 
 def private_copies(plan: Plan, role: str) -> dict[str, int]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from explorer.constraints.accesses import statement_access
+from explorer.constraints.dataflow import renews, unconditional
 from explorer.constraints.graph import (
     Event,
     Graph,
@@ -38,9 +39,8 @@ from explorer.expr import (
     symbols,
 )
 from explorer.ir.access import is_bulk_load
-from explorer.ir.nodes import Block, Define, Group, If, Loop, Stmt, While, free_vars, walk
+from explorer.ir.nodes import Block, Define, If, Loop, While, free_vars, walk
 from explorer.machine import Machine
-from explorer.schedule.copies import overwrites
 from explorer.schedule.extensions import CopyRoute, Side
 from explorer.schedule.plan import Plan, PlanSync
 from explorer.schedule.turns import alternating, handed_out
@@ -265,6 +265,7 @@ def turn_private(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             continue  # private storage is fresh for every tile
         statements = {s.id: s for s, _ in walk(plan.kernel.body)}
         order = {name: number for number, name in enumerate(statements)}
+        always = unconditional(plan, over)
         for role in roles:
             first: dict[str, tuple[int, str, bool]] = {}
             outside: set[str] = set()
@@ -280,7 +281,8 @@ def turn_private(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                     if over not in visit.path:
                         outside.add(name)
                         continue
-                    at = (order[visit.op], visit.op, _renews(statement, name))
+                    fresh = visit.op in always and renews(statement, name)
+                    at = (order[visit.op], visit.op, fresh)
                     first[name] = min(first.get(name, at), at)
             for name, (_, op, fresh) in sorted(first.items()):
                 if not fresh or name in outside:
@@ -288,12 +290,6 @@ def turn_private(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                         f"role {role} keeps {name} through iterations of {over} that others run: "
                         f"{op} " + ("does not renew it" if not fresh else "is not its only use")
                     )
-
-
-def _renews(statement: Stmt, name: str) -> bool:
-    if isinstance(statement, Loop | While | If | Group):
-        return False
-    return overwrites(statement, name)
 
 
 RULES = (

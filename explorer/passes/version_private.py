@@ -53,11 +53,14 @@ def _versions(nest: Nest, local: set[str], order: dict[str, int]) -> tuple[tuple
         return ()
     visits: dict[str, list[Touch]] = {}
     for position, item in enumerate(nest.entries):
+        # Only what every iteration runs, under no condition, renews a buffer.
+        always = item.steps if isinstance(item, Entry) else ()
         for step in _executions(item):
             for name in _private_names(step):
                 at = (item.stage or 0, position)
-                visit = Touch(order.get(step.op.id, 0), at, overwrites(step.op, name))
-                visits.setdefault(name, []).append(visit)
+                fresh = step in always and overwrites(step.op, name)
+                touch = Touch(order.get(step.op.id, 0), at, fresh)
+                visits.setdefault(name, []).append(touch)
     found = ((name, copies_needed(each)) for name, each in visits.items() if name in local)
     return tuple((name, count) for name, count in found if count > 1)
 

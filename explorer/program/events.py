@@ -153,8 +153,9 @@ def _tile_events(
             case Skip(pipeline, full, count):
                 cycles.side(pipeline, full).next += evaluate(count, scalars)
             case Exec(Define() as op):
-                execute(op, scalars, _no_data)
+                execute(op, scalars, no_data)
 
 
-def _no_data(name: str) -> Any:
+def no_data(name: str) -> Any:
+    """The view of buffers where none are at hand."""
     raise KeyError(f"a scalar reads '{name}', and events are listed without data")

@@ -4,7 +4,7 @@ Each test marks the line at fault with `# !name` and asks for the message at tha
 """
 
 # Kernels here use the constructs under test, however unusual.
-# ruff: noqa: B007, PLR1704, PLW2901
+# ruff: noqa: PLR1704, PLW2901
 
 from __future__ import annotations
 

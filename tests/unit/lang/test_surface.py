@@ -1,7 +1,7 @@
 """Every element of the surface: what it becomes, and that it means what it says."""
 
 # Kernels here use the constructs under test, however unusual.
-# ruff: noqa: B007, PLR0124, PLW0108, RUF059, SIM201
+# ruff: noqa: PLR0124, PLW0108, RUF059, SIM201
 
 from __future__ import annotations
 
