@@ -36,7 +36,7 @@ ENTRY_REGISTERS_MAX = 255
 # Besides its accumulators, n / 2 for m64 x n: what ptxas asks for (C7602) for every n.
 MATRIX_REGISTERS = 26
 # The least request with which copies through threads do not spill.
-COPY_REGISTERS = 40
+COPY_REGISTERS = 88
 
 
 def versions(plan: Plan, buffer: str) -> Expr:

@@ -13,7 +13,7 @@ from explorer.space.space import SKELETON, Choice, SearchSpace, plan_params
 from explorer.space.workload import Problem, Workload
 
 DEPTHS = (2, 3, 4, 1, 5, 6, 7, 8)
-REGISTERS = (24, 40, 56, 152, 168, 208, 232, 240)
+REGISTERS = (24, 40, 56, 88, 152, 168, 208, 232, 240)
 
 
 def space_of(workload: Workload, problem: Problem, machine: Machine) -> SearchSpace:
@@ -63,8 +63,8 @@ def machine_domains(machine: Machine) -> dict[str, tuple[int, ...]]:
         "warps_producer": (1, 2, 4) if gpu else (1, 2),
         "warps_storer": (1, 2) if gpu else (1,),
         "warps": (4, 8, 12) if gpu else (1, 2, 3, 4),
-        "nreg_producer": tuple(n for n in REGISTERS if n < 64),
-        "nreg": tuple(n for n in REGISTERS if n > 64),
+        "nreg_producer": tuple(n for n in REGISTERS if n < 100),
+        "nreg": tuple(n for n in REGISTERS if n > 100),
         "mma_m": tuple(sorted({shape.m for shape in shapes})),
         "mma_n": tuple(sorted({shape.n for shape in shapes})),
         "blocks": (0, *blocks) if gpu else blocks,

@@ -41,7 +41,7 @@ def compile_source(source: str, arch: str, name: str = "kernel.cu") -> Compiled:
     started = time.perf_counter()
     program = _call(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
     try:
-        options = [f"--gpu-architecture={arch}".encode(), *(o.encode() for o in OPTIONS)]
+        options = [option.encode() for option in (f"--gpu-architecture={arch}", *_options())]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
         log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
         if int(status):
@@ -56,8 +56,17 @@ def compile_source(source: str, arch: str, name: str = "kernel.cu") -> Compiled:
 
 def compiler_version() -> str:
     """NVRTC's version, as in "nvrtc 13.0"."""
+    return "nvrtc {}.{}".format(*_version())
+
+
+def _version() -> tuple[int, int]:
     major, minor = _call(_nvrtc().nvrtcVersion())
-    return f"nvrtc {major}.{minor}"
+    return int(major), int(minor)
+
+
+def _options() -> tuple[str, ...]:
+    # NVRTC's own cache (since 12.9) answers a source that it has seen with an empty log.
+    return (*OPTIONS, "--no-cache") if _version() >= (12, 9) else OPTIONS
 
 
 def _nvrtc() -> Any:

@@ -18,7 +18,7 @@ k_gemm(
   }
   __syncthreads();
   if (warp_group < 1u) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
     if (warp_index < 1u) {
       // role producer: warps 0 to 0
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
@@ -30,8 +30,8 @@ k_gemm(
         #pragma unroll 1
         for (int v_ko = 0; v_ko < 2; ++v_ko) {
           wait(base + 24592u + 8u * s_A_B, p_A_B);
-          copy_pieces<128, 32, 64, 8192, 3, 32, 1>(base + 0u + s_A_B * 8192u, (t_A + (long long)(v_by * 128) * 33ll + (v_ko * 32)), 33ll, (129 - (v_by * 128)), (33 - (v_ko * 32)), thread);
-          copy_pieces<64, 32, 64, 4096, 3, 32, 1>(base + 16384u + s_A_B * 4096u, (t_B + (long long)(v_bx * 64) * 33ll + (v_ko * 32)), 33ll, (65 - (v_bx * 64)), (33 - (v_ko * 32)), thread);
+          copy_pieces<128, 32, 64, 8192, 3, 32, 4>(base + 0u + s_A_B * 8192u, (t_A + (long long)(v_by * 128) * 33ll + (v_ko * 32)), 33ll, (129 - (v_by * 128)), (33 - (v_ko * 32)), thread);
+          copy_pieces<64, 32, 64, 4096, 3, 32, 4>(base + 16384u + s_A_B * 4096u, (t_B + (long long)(v_bx * 64) * 33ll + (v_ko * 32)), 33ll, (65 - (v_bx * 64)), (33 - (v_ko * 32)), thread);
           fence_async();
           __syncwarp();
           if (lane == 0u) arrive(base + 24576u + 8u * s_A_B);

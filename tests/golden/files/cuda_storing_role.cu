@@ -1,4 +1,4 @@
-extern "C" __global__ void __launch_bounds__(384, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
 k_gemm(
     const __grid_constant__ TensorMap map_0,
     const __grid_constant__ TensorMap map_1,
@@ -25,7 +25,7 @@ k_gemm(
   }
   __syncthreads();
   if (warp_group < 1u) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
     if (warp_index < 1u) {
       // role producer: warps 0 to 0
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
@@ -46,12 +46,9 @@ k_gemm(
         }
       }
     }
-  }
-  else if (warp_group < 2u) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 160;");
-    if (warp_index < 5u) {
-      // role storer: warps 4 to 4
-      const u32 warp = warp_index - 4u, thread = warp * 32u + lane;
+    if (warp_index >= 1u && warp_index < 2u) {
+      // role storer: warps 1 to 1
+      const u32 warp = warp_index - 1u, thread = warp * 32u + lane;
       u32 p_C_staging = 0u, s_C_staging = 0u;
       {
         const int v_tile = (int)blockIdx.x;
@@ -73,8 +70,8 @@ k_gemm(
   else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 168;");
     {
-      // role consumer: warps 8 to 11
-      const u32 warp = warp_index - 8u, thread = warp * 32u + lane;
+      // role consumer: warps 4 to 7
+      const u32 warp = warp_index - 4u, thread = warp * 32u + lane;
       u32 p_A_B = 0u, s_A_B = 0u;
       u32 p_C_staging = 1u, s_C_staging = 0u;
       const u64 d_A_shared_k = 0x8000002000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
