@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from explorer.data import dumps
 from explorer.records import Environment, Measured, Run, RunInfo, Trial
+from explorer.schedule.printer import show_schedule
 from explorer.space import SKELETON
 from explorer.tune import TuneResult
 
@@ -92,7 +92,7 @@ def print_run(run: Run) -> None:
     """Print the best schedule of a recorded run and its environment."""
     print_environment(run.environment)
     if run.best is not None:
-        print(dumps(run.best.schedule), end="")
+        print(show_schedule(run.best.schedule), end="")
 
 
 def print_environment(environment: Environment) -> None:

@@ -13,6 +13,7 @@ from attrs import frozen
 from explorer.errors import KernelError
 from explorer.export.annotation import annotation_lines
 from explorer.export.limits import RELEASE, WARP_THREADS, require_expressible
+from explorer.export.merge import merge_splits
 from explorer.export.persistent import tile_loop
 from explorer.export.statements import INDENT, StatementPrinter
 from explorer.export.text import dtype_text, expr_text, shape_text, variable
@@ -36,13 +37,15 @@ _ALLOCATIONS = {
 class _Export:
     """A kernel in the form that TileLang runs, its WSSchedule, and what both were made from.
 
-    `grid` is the grid of tiles, which a persistent launch has replaced in `kernel`.
+    `grid` is the grid of tiles, which a persistent launch has replaced in `kernel`; `digest` is
+    that of the schedule as it was given.
     """
 
     kernel: Kernel
     ws: WSSchedule
     schedule: Schedule
     grid: tuple[tuple[str, Expr], ...]
+    digest: str
 
     @property
     def threads(self) -> int:
@@ -74,18 +77,20 @@ def export_kernel_tilelang(kernel: Kernel, schedule: Schedule) -> str:
 
 def _prepare(kernel: Kernel, schedule: Schedule, fixed: bool) -> _Export:
     verify_binding(schedule.binding, kernel, schedule.binding.machine)
+    made = schedule.digest
+    schedule = merge_splits(schedule)
     require_expressible(schedule)
     variable(kernel.name, "kernel")
     rewritten = scheduled_kernel(kernel, schedule.extensions)
     if fixed:
         rewritten = rewritten.at(**schedule.params)
     looped, ws = tile_loop(rewritten, schedule.ws, schedule.extensions.launch)
-    return _Export(looped, ws, schedule, rewritten.grid)
+    return _Export(looped, ws, schedule, rewritten.grid, made)
 
 
 def _paste(export: _Export) -> Iterator[str]:
     schedule, kernel = export.schedule, export.kernel
-    yield f"# Schedule {schedule.digest} of kernel '{kernel.name}' for {schedule.binding.machine},"
+    yield f"# Schedule {export.digest} of kernel '{kernel.name}' for {schedule.binding.machine},"
     yield f"# in the terms of TileLang {RELEASE}."
     for name, value in schedule.binding.params:
         yield f"{variable(name, 'tile size')} = {value}"
@@ -107,7 +112,7 @@ def _paste(export: _Export) -> Iterator[str]:
 
 def _module(export: _Export) -> Iterator[str]:
     kernel = export.kernel
-    title = f"Kernel {kernel.name} with schedule {export.schedule.digest}, for TileLang {RELEASE}."
+    title = f"Kernel {kernel.name} with schedule {export.digest}, for TileLang {RELEASE}."
     yield f'"""{title}"""'
     yield ""
     yield "import tilelang.language as T"

@@ -15,6 +15,7 @@ from explorer.records.environment import Environment
 from explorer.records.folder import (
     BEST,
     ENVIRONMENT,
+    LOG,
     SOURCE,
     read_document,
     read_info,
@@ -58,6 +59,8 @@ def load(folder: str | Path) -> Run:
     half = f"{path} is half-written"
     answered = info.state in ANSWERED or (path / BEST).exists()
     best = read_document(path / BEST, BestSchedule, half) if answered else None
+    if best is not None and best.trial not in (trial.number for trial in trials):
+        raise RecordError(f"{half}: {LOG} has no trial {best.trial}, which {BEST} names")
     source = next(iter(sorted(path.glob(f"{SOURCE}.c*"))), None)
     if best is not None and source is None:
         raise RecordError(f"{path} is half-written: the source of the best schedule is missing")

@@ -4,7 +4,6 @@ Each takes `attach`, called with the kernel's shared buffers by name, which anno
 (TileLang) or does nothing. Every statement has an id.
 """
 
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -12,6 +12,8 @@ from explorer.ir.nodes import Kernel
 from explorer.machine import H200
 from explorer.passes import materialize as materialize_program
 from explorer.program.events import role_events
+from explorer.records import read_schedule
+from explorer.runtime import load_workload
 from explorer.schedule.bound import Schedule
 from explorer.schedule.extensions import CopyRoute, Launch, Raster, Route
 from explorer.schedule.ws import WSScope, WSSync, WSSyncKind
@@ -176,3 +178,27 @@ def _early(body: tuple[object, ...]) -> tuple[object, ...]:
     if isinstance(last, WSSync) and last.kind == WSSyncKind.CONSUMER_RELEASE:
         return (*body[:-2], last, body[-2])
     return body
+
+
+WINNERS = sorted((Path(__file__).parents[2] / "results" / "h200").glob("*/best.json"))
+
+
+@pytest.mark.parametrize("best", WINNERS, ids=lambda best: best.parent.name)
+def test_measured_winners_are_accepted(best: Path, tmp_path: Path) -> None:
+    """What was timed on the card goes back into a TileLang kernel: split consumers as one role."""
+    size = int(best.parent.name.split("-")[1])
+    schedule = read_schedule(best)
+    workload = load_workload("gemm")
+    problem = workload.problem(dict.fromkeys("MNK", size), "bfloat16")
+    kernel = workload.kernel(problem)
+    theirs = materialize(
+        load_kernel(export_kernel_tilelang(kernel, schedule), tmp_path, kernel.name),
+        production=True,
+    )
+    assert [(role.name, role.lo, role.hi) for role in theirs.roles] == [
+        ("producer", 0, 1),
+        ("consumer", 4, 12),
+    ]
+    depth = schedule.ws.pipeline("A_B").depth
+    assert theirs.counts == {"A_B": Counts((1,) * depth, (256,) * depth)}
+    assert theirs.buffers["A_shared"].shape[0] == depth

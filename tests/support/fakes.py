@@ -124,7 +124,8 @@ def small_workload(**changes: Any) -> Workload:
         "inputs": draw,
         "reference": multiply,
         "work": lambda problem: 2.0 * problem["M"] * problem["N"] * problem["K"],
-        "tolerance": {"float32": 1e-5},
+        "tolerance": {"float32": 1e-5, "bfloat16": 1e-2},
+        "dtypes": ("float32", "bfloat16"),
     }
     return Workload(**{**fields, **changes})
 

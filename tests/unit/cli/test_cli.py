@@ -208,7 +208,7 @@ def test_check_names_the_rules(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_export_prints_annotations(shell: Shell) -> None:
-    code, out, _ = shell("export", "toy", "--size", "M=512")
+    code, out, _ = shell("export", "toy", "--size", "M=512", "--dtype", "bfloat16")
     assert code == 0
     assert "T.WSSchedule(" in out
     assert "T.WSPipeline(" in out

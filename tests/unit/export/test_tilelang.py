@@ -37,8 +37,9 @@ from explorer.ir.nodes import (
     While,
     whole,
 )
-from explorer.machine import Scope
+from explorer.machine import H200, Scope
 from explorer.schedule import ws
+from explorer.schedule.bound import Schedule
 from explorer.schedule.extensions import (
     CopyRoute,
     Extensions,
@@ -52,6 +53,8 @@ from explorer.schedule.extensions import (
     SideMode,
     Split,
 )
+from explorer.space import build_space
+from tests.kernels.gemm import gemm as traced
 from tests.unit.export.kernels import K, M, N, gemm, producer_consumer
 
 LAYOUTS = [(False, False), (False, True), (True, False), (True, True)]
@@ -202,6 +205,38 @@ def refused(extensions: Extensions) -> str:
     with pytest.raises(ScheduleError):
         export_kernel_tilelang(kernel, schedule)
     return str(caught.value)
+
+
+def test_split_consumers_are_exported_as_one_role() -> None:
+    """Same bodies, neighbouring warps, equal requests: one role of all their warps."""
+    kernel, schedule = split_gemm()
+    text = export_tilelang(kernel, schedule)
+    assert 'T.WSRole("consumer", warps_lo=4, warps_hi=12, max_nreg=208)' in text
+    assert "consumer_0" not in text and "consumer_1" not in text
+    apart = evolve(schedule, ws=with_request(schedule.ws, "consumer_1", 200))
+    with pytest.raises(ScheduleError, match="one role with 8 warps can be expressed"):
+        export_tilelang(kernel, apart)
+
+
+def split_gemm() -> tuple[Kernel, Schedule]:
+    kernel = traced(512, 512, 512, "bfloat16")
+    tiles = {"block_M": (128,), "block_N": (128,), "block_K": (64,)}
+    space = build_space(kernel, H200, tiles)
+    titles = [skeleton.title for skeleton in space.skeletons]
+    values = {choice.name: choice.domain[0] for choice in space.choices}
+    values |= {
+        "skeleton": titles.index(
+            "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; direct epilogue"
+        ),
+        "nreg_consumer": 208,
+        "warps_consumer": 4,
+    }
+    return kernel, space.candidate(values)
+
+
+def with_request(made: ws.WSSchedule, name: str, nreg: int) -> ws.WSSchedule:
+    roles = tuple(evolve(r, max_nreg=nreg) if r.name == name else r for r in made.roles)
+    return evolve(made, roles=roles)
 
 
 def test_what_tilelang_cannot_say_is_refused_by_name() -> None:
