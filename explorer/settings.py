@@ -37,8 +37,8 @@ def settings() -> Settings:
 def worker_environment() -> dict[str, str]:
     """The environment of a worker process: this one's, with OpenBLAS as it is by default.
 
-    Its threads sleep as soon as they have no work (2**4 cycles), so that they do not spin on a core
-    of the kernel that is timed next.
+    Its threads sleep as soon as they have no work (2**4 cycles), so that they do not spin on a
+    core of the kernel that is timed next.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
     return kept | {"OPENBLAS_THREAD_TIMEOUT": "4"}

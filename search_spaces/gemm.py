@@ -140,6 +140,7 @@ def gemm_workload(name: str, transpose_a: bool, transpose_b: bool) -> Workload:
         work=work,
         tolerance=TOLERANCE,
         hints=HINTS,
+        usual_dtypes={"h200": "bfloat16"},
         dtypes=("float32", "float64", "float16", "bfloat16"),
         peers=(Peer("numpy", "cpu", numpy_matmul), Peer("cublas", "h200", cublas_matmul)),
         description=f"C = {'A.T' if transpose_a else 'A'} @ {'B.T' if transpose_b else 'B'}",

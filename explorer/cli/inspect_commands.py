@@ -49,8 +49,8 @@ def check(
     from explorer.tune import first_legal  # noqa: PLC0415
 
     workload = load_workload(space)
-    problem = workload.problem(parse_sizes(size or []), dtype)
     target = machine_named(machine)
+    problem = workload.problem(parse_sizes(size or []), dtype, target.name)
     if target.name == "cpu":
         target = machine_here(target, problem.dtype)
     candidates = space_of(workload, problem, target)
@@ -95,8 +95,9 @@ def export(
         kernel = workload.kernel(problem_of(run.info, workload))
     else:
         workload = load_workload(source)
-        problem = workload.problem(parse_sizes(size or []), dtype)
-        space = space_of(workload, problem, machine_named(machine))
+        target = machine_named(machine)
+        problem = workload.problem(parse_sizes(size or []), dtype, target.name)
+        space = space_of(workload, problem, target)
         kernel, schedule = space.kernel, first_legal(space, TILELANG_WISHES)
     print(writers[form](kernel, schedule), end="")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.constraints.accesses import statement_access
-from explorer.constraints.dataflow import private_copies
+from explorer.constraints.order import private_copies
 from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.expr import (
     Const,

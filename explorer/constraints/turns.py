@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from explorer.constraints.accesses import statement_access
-from explorer.constraints.dataflow import renews, unconditional
 from explorer.constraints.graph import (
     Event,
     Graph,
@@ -23,6 +22,7 @@ from explorer.constraints.graph import (
     scope_paths,
 )
 from explorer.constraints.offsets import body_stages
+from explorer.constraints.order import renews, unconditional
 from explorer.constraints.rule import Finding, Requirement, Rule, broken, require
 from explorer.constraints.spans import visits
 from explorer.expr import (

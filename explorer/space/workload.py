@@ -68,7 +68,8 @@ class Workload:
     each Param per machine name. `reference(problem, inputs)` computes the outputs in float64.
     `inputs(problem, rng)` draws random inputs. `work(problem)` is the operations of one run, and
     `unit` their name (FLOP or B). `tolerance` bounds ||out - ref|| / ||ref|| per dtype name.
-    `hints` are tried first, per machine name.
+    `hints` are tried first, per machine name. `usual_dtypes` is the element type per machine name
+    where none is asked for; elsewhere it is the first of `dtypes`.
     """
 
     name: str
@@ -81,12 +82,21 @@ class Workload:
     tolerance: Mapping[str, float]
     unit: str = "FLOP"
     dtypes: tuple[str, ...] = ("float32",)
+    usual_dtypes: Mapping[str, str] = field(factory=dict)
     peers: tuple[Peer, ...] = ()
     hints: Mapping[str, tuple[Hint, ...]] = field(factory=dict)
     description: str = field(default="")
 
-    def problem(self, sizes: Mapping[str, int] | None = None, kind: str | None = None) -> Problem:
-        """The problem with some sizes replaced; InputError for an unknown or non-positive one."""
+    def problem(
+        self,
+        sizes: Mapping[str, int] | None = None,
+        kind: str | None = None,
+        machine: str = "",
+    ) -> Problem:
+        """The problem with some sizes replaced; InputError for an unknown or non-positive one.
+
+        Without a `kind` the element type is the usual one on that machine.
+        """
         given = dict(sizes or {})
         unknown = [name for name in given if name not in self.sizes]
         if unknown:
@@ -96,7 +106,7 @@ class Workload:
         for name, value in given.items():
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"size {name}={value!r} must be a positive integer")
-        element = dtype(kind or self.dtypes[0])
+        element = dtype(kind or self.usual_dtypes.get(machine, self.dtypes[0]))
         if element.name not in self.dtypes:
             raise InputError(
                 f"{self.name} does not run on {element}: it takes {', '.join(self.dtypes)}"

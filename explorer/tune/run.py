@@ -54,7 +54,7 @@ from explorer.tune.prior import prior_targets, specialized_target
 from explorer.tune.race import Verdict, best_of, race
 from explorer.tune.result import UNITS, TuneResult
 
-TRIALS, SECONDS, REPEATS, BATCH = 64, 75.0, 3, 4
+TRIALS, SECONDS, REPEATS, BATCH = 120, 75.0, 3, 4
 RACE_SHARE, RACE_MOST_S, WIND_DOWN_S = 0.25, 12.0, 2.0
 
 
@@ -341,7 +341,7 @@ def problem_asked(request: Request, workload: Workload) -> Problem:
     if request.resume and request.out is not None:
         info = read_info(request.out)
         sizes, kind = {**dict(info.sizes), **sizes}, kind or info.dtype
-    return workload.problem(sizes, kind)
+    return workload.problem(sizes, kind, request.machine)
 
 
 def problem_of(info: RunInfo, workload: Workload) -> Problem:
