@@ -11,7 +11,8 @@ from explorer.codegen.cuda import CudaKernel, generate
 from explorer.machine import H200
 from explorer.program.nodes import Program
 from explorer.runtime import Built, Session, load_workload
-from explorer.runtime.cuda.build import Compilers, build_kernel
+from explorer.runtime.cuda.build import build_kernel
+from explorer.runtime.cuda.compilers import Compilers
 from explorer.runtime.cuda.toolchain import CudaToolchain
 from explorer.schedule.bound import Schedule
 from tests.support.cuda_candidates import one_arrival_too_many

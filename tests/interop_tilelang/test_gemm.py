@@ -191,14 +191,9 @@ def test_measured_winners_are_accepted(best: Path, tmp_path: Path) -> None:
     workload = load_workload("gemm")
     problem = workload.problem(dict.fromkeys("MNK", size), "bfloat16")
     kernel = workload.kernel(problem)
-    theirs = materialize(
-        load_kernel(export_kernel_tilelang(kernel, schedule), tmp_path, kernel.name),
-        production=True,
-    )
-    assert [(role.name, role.lo, role.hi) for role in theirs.roles] == [
-        ("producer", 0, 1),
-        ("consumer", 4, 12),
-    ]
+    theirs = through_tilelang(kernel, schedule, tmp_path)
+    ranges = {name: (each.lo, each.hi) for name, each in theirs.roles.items()}
+    assert ranges == {"producer": (0, 1), "consumer": (4, 12)}
     depth = schedule.ws.pipeline("A_B").depth
     assert theirs.counts == {"A_B": Counts((1,) * depth, (256,) * depth)}
-    assert theirs.buffers["A_shared"].shape[0] == depth
+    assert theirs.shapes["A_shared"] == (depth, 128, 64)

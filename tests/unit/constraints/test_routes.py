@@ -81,7 +81,7 @@ def test_requests_fit_what_the_block_enters_with() -> None:
     }
 
 
-@pytest.mark.parametrize(("registers", "legal"), [(24, False), (32, False), (40, True)])
+@pytest.mark.parametrize(("registers", "legal"), [(24, False), (56, False), (88, True)])
 def test_copies_through_threads_need_registers(registers: int, legal: bool) -> None:
     space = gemm_space("gemm", (129, 257, 65))
     choices = SMALL | {"nreg_producer": registers}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -12,7 +15,8 @@ from explorer.machine import H200
 from explorer.records import CompileFailed
 from explorer.runtime import Built
 from explorer.runtime.cuda import build
-from explorer.runtime.cuda.build import Compilers, read_plan
+from explorer.runtime.cuda.build import read_plan
+from explorer.runtime.cuda.compilers import Compilers
 from explorer.runtime.cuda.log import read_log
 from explorer.runtime.cuda.toolchain import CudaToolchain
 from explorer.settings import settings
@@ -54,10 +58,45 @@ def test_a_refused_source_and_a_compiler_that_dies() -> None:
         refused = compilers.compile("this is no source", "sm_90a")
         assert isinstance(refused, CompileFailed)
         assert "error" in refused.message
-        assert compilers._pool is not None
-        (process,) = compilers._pool._processes.values()
-        os.kill(process.pid, signal.SIGKILL)
-        assert compilers.compile("", "sm_90a") == CompileFailed("the compiler process died")
+        worker = compilers._idle.get_nowait()
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        compilers._idle.put(worker)
+        died = CompileFailed("the compiler process died: killed by SIGKILL")
+        assert compilers.compile("", "sm_90a") == died
         assert isinstance(compilers.compile("this is no source", "sm_90a"), CompileFailed)
     finally:
         compilers.close()
+
+
+SCRIPT = """
+from explorer.machine import H200
+from explorer.runtime import Built
+from explorer.runtime.backend import toolchain_of
+from tests.support.cuda_candidates import DIRECT, SMALL, candidate, gemm_space
+
+print("once")
+space = gemm_space("gemm", (256, 256, 256))
+toolchain = toolchain_of(H200)
+built = toolchain.build(space.kernel, candidate(space, DIRECT, **SMALL, depth_A_B=2))
+assert isinstance(built, Built), built
+assert built.seconds > 0.0
+toolchain.close()
+print("built")
+"""
+
+
+def test_a_plain_script_without_a_main_guard_builds(tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=os.environ
+        | {"EXPLORER_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["once", "built"]
