@@ -31,7 +31,7 @@ def trial_table(result: TuneResult) -> str:
         for name, _ in measured[0].assignment
         if len({trial.choices[name] for trial in measured}) > 1
     ]
-    heads = [("", "trial"), ("time", "us"), ("x", "best"), *(_head(name) for name in names)]
+    heads = [("", "trial"), ("time", "us"), ("x", "best"), *(column_head(name) for name in names)]
     lines = [[head[0] for head in heads], [head[1] for head in heads]]
     for rank, trial in enumerate(measured):
         if EDGE <= rank < len(measured) - EDGE:
@@ -39,17 +39,23 @@ def trial_table(result: TuneResult) -> str:
         time_us, first_us = trial.time_us or 0.0, measured[0].time_us or 1.0
         figures = [str(trial.number), f"{time_us:,.1f}", f"{time_us / first_us:.2f}"]
         lines.append([*figures, *(_cell(result.info, trial, name) for name in names)])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = [
-        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        for line in lines
-    ]
+    rows = aligned(lines)
     if len(measured) > 2 * EDGE:
         rows.insert(2 + EDGE, f"... {len(measured) - 2 * EDGE} more")
     return "\n".join(rows)
 
 
-def _head(name: str) -> tuple[str, str]:
+def aligned(lines: list[list[str]]) -> list[str]:
+    """The rows of a table, every column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in lines
+    ]
+
+
+def column_head(name: str) -> tuple[str, str]:
+    """The name of a choice in two lines."""
     kind, _, rest = name.partition("_")
     return (kind, rest) if rest else ("", kind)
 

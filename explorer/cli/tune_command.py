@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from explorer.cli.options import DTYPE, INTERRUPTED, JSON, MACHINE, SIZE, SPACE, parse_sizes
+
+if TYPE_CHECKING:
+    from explorer.tune import Request
 
 
 def tune(
@@ -21,8 +24,16 @@ def tune(
     out: Annotated[Path | None, typer.Option(help="run folder to write")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
     as_json: Annotated[bool, JSON] = False,
+    only_compile: Annotated[
+        bool,
+        typer.Option("--compile-only", help="compile and predict; needs no device, times nothing"),
+    ] = False,
 ) -> int:
     """Find the fastest legal schedule, measured."""
+    if only_compile and trials is None:
+        from explorer.tune import COMPILED  # noqa: PLC0415
+
+        trials = COMPILED
     from explorer.cli.progress import Progress  # noqa: PLC0415  (commands import what they use)
     from explorer.cli.text import print_result  # noqa: PLC0415
     from explorer.tune import Request  # noqa: PLC0415
@@ -39,6 +50,8 @@ def tune(
         out=out,
         resume=resume,
     )
+    if only_compile:
+        return _compile_only(request, as_json)
     with Progress(request.trials) as progress:
         result = find(request, watcher=progress)
     if as_json:
@@ -46,3 +59,15 @@ def tune(
     else:
         print_result(result)
     return INTERRUPTED if result.info.state == "interrupted" else 0
+
+
+def _compile_only(request: Request, as_json: bool) -> int:
+    from explorer.cli.predicted import print_predicted  # noqa: PLC0415
+    from explorer.tune import compile_only  # noqa: PLC0415
+
+    report = compile_only(request)
+    if as_json:
+        print(report.json_text())
+    else:
+        print_predicted(report)
+    return 0

@@ -1,7 +1,10 @@
-"""The worker process as its session sees it: started, spoken to, killed.
+"""A worker process as its owner sees it: started, spoken to, killed.
+
+It is started as a module of this package, so that it imports nothing of the user's program: a
+script needs no guard around its main part.
 
 Invariant: a worker that is closed or killed leaves no process behind, its children included; one
-whose session dies sees the end of its request pipe and exits by itself.
+whose owner dies sees the end of its request pipe and exits by itself.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ def _environment() -> dict[str, str]:
 
 
 class Worker:
-    """A running `python -m explorer.runtime.worker`."""
+    """A running `python -m MODULE REQUEST_FD REPLY_FD`."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = "explorer.runtime.worker") -> None:
         request_read, request_write = os.pipe()
         reply_read, reply_write = os.pipe()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives with the worker
@@ -44,7 +47,7 @@ class Worker:
                     sys.executable,
                     "-P",
                     "-m",
-                    "explorer.runtime.worker",
+                    module,
                     str(request_read),
                     str(reply_write),
                 ],

@@ -1,4 +1,4 @@
-"""What a session and its worker say to each other: JSON lines over pipes of their own.
+"""What worker processes and their owners say to each other: JSON lines over pipes of their own.
 
 Invariant: nothing but messages travels on these pipes; what kernels and users' code print goes to
 the worker's error file.
@@ -83,11 +83,31 @@ class Refused:
     fault: bool
 
 
-Request = Start | Measure | Race
-Message = Request | Ready | Began | Ended | Raced | Refused
+@frozen
+class Compile:
+    """Compile a source for an architecture."""
+
+    source: str
+    arch: str
+
+
+@frozen
+class CompileEnded:
+    """The compiled kernel in base64, the compiler's log and its seconds."""
+
+    cubin: str
+    log: str
+    seconds: float
+
+
+Request = Start | Measure | Race | Compile
+Message = Request | Ready | Began | Ended | Raced | CompileEnded | Refused
 _KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind for kind in (Start, Measure, Race, Ready, Began, Ended, Raced, Refused)
-}
+    kind.__name__: kind
+    for kind in (
+        Start, Measure, Race, Compile, Ready, Began, Ended, Raced, CompileEnded, Refused,
+    )
+}  # fmt: skip
 
 
 class Closed(Exception):

@@ -96,6 +96,13 @@ class StudyLog:
         reason = f"{kind_of(outcome)}: {reason_of(outcome)}"
         self._close(number, REASON, reason)
 
+    def score(self, number: int, value: float | None) -> None:
+        """Close a trial of a search that measures nothing with its predicted value."""
+        if value is None:
+            self._close(number, REASON, "no prediction")
+        else:
+            self._study.tell(number, value)
+
     def abandon(self, numbers: Sequence[int]) -> None:
         """Close trials that were opened and will not be measured now, as interrupted."""
         for number in numbers:

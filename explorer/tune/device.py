@@ -45,19 +45,26 @@ class DeviceEvaluator:
 
     def prepare(self, assignment: Assignment) -> Prepared:
         """The candidate of an assignment, checked and compiled."""
-        schedule = self._space.candidate(assignment)
-        report = check(self._space.kernel, schedule, self._space.machine)
-        if not report.ok:
-            rules = tuple(dict.fromkeys(each.rule for each in report.violations))
-            refusal = Infeasible(rules, "; ".join(map(str, report.violations)))
-            return Prepared(schedule.digest, None, refusal)
-        built = self._device.build(schedule)
-        failure = built if isinstance(built, CompileFailed) else None
-        return Prepared(schedule.digest, built, failure)
+        return prepare(self._space, assignment, self._device.build)
 
     def measure(self, prepared: Prepared) -> Outcome:
         """The outcome on the device; a time that cannot be true is no measurement."""
         return plausible(self._device.measure(prepared.artifact, self._repeats), self._fastest_us)
+
+
+def prepare(
+    space: SearchSpace, assignment: Assignment, build: Callable[[Schedule], Any]
+) -> Prepared:
+    """The candidate of an assignment, checked and compiled, or the outcome that it ends with."""
+    schedule = space.candidate(assignment)
+    report = check(space.kernel, schedule, space.machine)
+    if not report.ok:
+        rules = tuple(dict.fromkeys(each.rule for each in report.violations))
+        refusal = Infeasible(rules, "; ".join(map(str, report.violations)))
+        return Prepared(schedule.digest, None, refusal)
+    built = build(schedule)
+    failure = built if isinstance(built, CompileFailed) else None
+    return Prepared(schedule.digest, built, failure)
 
 
 def plausible(outcome: Outcome, fastest_us: float) -> Outcome:

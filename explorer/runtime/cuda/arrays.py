@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from explorer.ir.dtypes import DType, dtype
+from explorer.runtime.cuda.cublas import matmul
 
 _BITS = {"bfloat16": np.uint16, "float16": np.uint16}
 
@@ -58,7 +59,6 @@ class DeviceArray:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if ufunc is not np.matmul or method != "__call__":
             return NotImplemented
-        from explorer.runtime.cuda.cublas import matmul  # noqa: PLC0415
 
         (out,) = options.get("out") or (None,)
         left, right = inputs

@@ -10,61 +10,16 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
-from threading import Lock
 
 from explorer.codegen.cuda import CudaKernel, LaunchPlan
 from explorer.data import dumps, loads
 from explorer.records import CompileFailed
 from explorer.runtime.compiler import Built
-from explorer.runtime.cuda.compile import (
-    OPTIONS,
-    Compiled,
-    CudaCompileError,
-    compile_source,
-    compiler_version,
-)
+from explorer.runtime.cuda.compile import OPTIONS, compiler_version
+from explorer.runtime.cuda.compilers import Compilers
 from explorer.runtime.cuda.model import changed_schedule, compare
 from explorer.settings import settings
-
-
-class Compilers:
-    """Processes that run NVRTC, so that a compiler that dies costs one candidate."""
-
-    def __init__(self, processes: int) -> None:
-        self._processes = processes
-        self._lock = Lock()
-        self._pool: ProcessPoolExecutor | None = None
-
-    def compile(self, source: str, arch: str) -> Compiled | CompileFailed:
-        """The compiled source; blocks. Safe to call from several threads."""
-        with self._lock:
-            if self._pool is None:
-                self._pool = ProcessPoolExecutor(self._processes, mp_context=get_context("spawn"))
-            pool = self._pool
-        try:
-            return pool.submit(_compile, source, arch).result()
-        except BrokenExecutor:
-            with self._lock:
-                if self._pool is pool:
-                    self._pool = None
-            return CompileFailed("the compiler process died")
-
-    def close(self) -> None:
-        """End the processes."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _compile(source: str, arch: str) -> Compiled | CompileFailed:
-    try:
-        return compile_source(source, arch)
-    except CudaCompileError as problem:
-        return CompileFailed(str(problem))
 
 
 def build_kernel(found: CudaKernel, compilers: Compilers) -> Built | CompileFailed:

@@ -8,14 +8,12 @@ Invariant: accumulation is in float32 and the algorithm is cuBLAS's own choice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from explorer.errors import InputError
-
-if TYPE_CHECKING:
-    from explorer.runtime.cuda.arrays import DeviceArray
+from explorer.ir.dtypes import DType
 
 # cudaDataType of library_types.h; CUBLAS_COMPUTE_32F and the default algorithm of cublas_api.h.
 _DATA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
@@ -24,7 +22,20 @@ _ALGORITHM_DEFAULT = -1
 _PLAIN, _TRANSPOSED = 0, 1
 
 
-def matmul(left: DeviceArray, right: DeviceArray, out: DeviceArray) -> None:
+class Matrix(Protocol):
+    """A row-major matrix on the device, or the transpose of one."""
+
+    @property
+    def element(self) -> DType: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def transposed(self) -> bool: ...
+    @property
+    def bits(self) -> Any: ...
+
+
+def matmul(left: Matrix, right: Matrix, out: Matrix) -> None:
     """out <- left right, both operands possibly transposed views, out row-major."""
     from cupy.cuda import device  # noqa: PLC0415
     from cupy_backends.cuda.libs import cublas  # noqa: PLC0415
@@ -60,9 +71,9 @@ def matmul(left: DeviceArray, right: DeviceArray, out: DeviceArray) -> None:
     )
 
 
-def _operation(array: Any) -> int:
+def _operation(array: Matrix) -> int:
     return _TRANSPOSED if array.transposed else _PLAIN
 
 
-def _pitch(array: Any) -> int:
+def _pitch(array: Matrix) -> int:
     return int(array.bits.shape[1])

@@ -18,6 +18,8 @@ from explorer.errors import EnvironmentFault
 from explorer.runtime.cuda.build import read_plan
 from explorer.runtime.cuda.maps import MAP_BYTES, encode
 
+_REMEDY = "run on a machine with an NVIDIA card; `tune --compile-only` needs none"
+
 
 class LaunchError(Exception):
     """The driver refused or lost a launch; the context cannot be used any more."""
@@ -159,13 +161,11 @@ def device_name() -> str:
         import cupy  # noqa: PLC0415
 
         if cupy.cuda.runtime.getDeviceCount() < 1:
-            raise EnvironmentFault("no CUDA device")
+            raise EnvironmentFault(f"no CUDA device; {_REMEDY}")
         properties = cupy.cuda.runtime.getDeviceProperties(0)
     except EnvironmentFault:
         raise
     except Exception as problem:  # no CuPy, no driver, no device: all are the environment's
         reason = " ".join(str(problem).split())[:160]
-        raise EnvironmentFault(
-            f"no CUDA device: {reason}; run on a machine with an NVIDIA card"
-        ) from None
+        raise EnvironmentFault(f"no CUDA device: {reason}; {_REMEDY}") from None
     return str(properties["name"].decode())

@@ -17,8 +17,9 @@ from explorer.passes import materialize
 from explorer.program.nodes import Program
 from explorer.records import CompileFailed
 from explorer.runtime.compiler import Built
-from explorer.runtime.cuda.build import Compilers, build_kernel, write_whole
+from explorer.runtime.cuda.build import build_kernel, write_whole
 from explorer.runtime.cuda.compile import compiler_version
+from explorer.runtime.cuda.compilers import Compilers
 from explorer.runtime.host import usable_cores
 from explorer.schedule.bound import Schedule
 

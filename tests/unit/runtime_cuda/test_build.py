@@ -92,7 +92,10 @@ def test_a_plain_script_without_a_main_guard_builds(tmp_path) -> None:
     done = subprocess.run(
         [sys.executable, str(script)],
         env=os.environ
-        | {"EXPLORER_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(Path(__file__).parents[3])},
+        | {
+            "EXPLORER_CACHE": str(tmp_path / "cache"),
+            "PYTHONPATH": str(Path(__file__).parents[3]),
+        },
         capture_output=True,
         text=True,
         check=False,
