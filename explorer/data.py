@@ -24,7 +24,7 @@ FORMAT_VERSION = 1
 T = TypeVar("T")
 
 _converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}\Z")
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 
 
 def _strict(kind: type, *accepted: type) -> None:

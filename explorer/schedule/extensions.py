@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from explorer.schedule.ws import _int, _name
+from explorer.schedule.ws import _int, _name, _scope_name
 
 
 class SideMode(StrEnum):
@@ -29,7 +29,7 @@ class SideMode(StrEnum):
 
 def _name_or_none(instance: Any, attribute: Any, value: Any) -> None:
     if value:
-        _name(instance, attribute, value)
+        _scope_name(instance, attribute, value)
 
 
 @frozen

@@ -47,6 +47,11 @@ def _name(instance: Any, attribute: Any, value: Any) -> None:
     identifier(value, f"{type(instance).__name__}.{attribute.name}", ScheduleError)
 
 
+def _scope_name(instance: Any, attribute: Any, value: Any) -> None:
+    if value != WSScope.ROOT:
+        _name(instance, attribute, value)
+
+
 def _int(instance: Any, attribute: Any, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ScheduleError(
@@ -94,7 +99,7 @@ class WSPipeline:
 class WSOpRef:
     """Reference to a tile op or a child scope by its stable id."""
 
-    id: str = field(validator=_name)
+    id: str = field(validator=_scope_name)
 
 
 @frozen
@@ -162,7 +167,7 @@ class WSScope:
 
     ROOT: ClassVar[str] = "tl.ws_scope_root"
 
-    id: str = field(validator=_name)
+    id: str = field(validator=_scope_name)
     bodies: tuple[tuple[str, RoleBody], ...] = field(converter=_bodies)
 
     def body(self, role: str) -> RoleBody:

@@ -38,7 +38,8 @@ def test_random_legal_schedules(layout: str, sizes: tuple[int, int, int]) -> Non
 def test_a_large_odd_problem(layout: str) -> None:
     sizes = (8191, 8193, 8200)
     space = gemm_space(layout, sizes)
-    choices = GOOD | {"warps_producer": 4, "depth_A_B": 3}
+    registers = {"nreg_producer": 88, "nreg_consumer": 208}
+    choices = GOOD | registers | {"warps_producer": 4, "depth_A_B": 3}
     with session(layout, sizes, limit_s=10.0) as opened:
         schedule = candidate(space, DIRECT, **choices)
         outcome = opened.measure(built(opened, schedule), repeats=1)
