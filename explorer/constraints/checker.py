@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from explorer.constraints.rule import Requirement, Rule
 from explorer.constraints.rules import MEANING, STRUCTURE
-from explorer.errors import IllegalSchedule, ScheduleError
+from explorer.errors import ScheduleError
 from explorer.expr import holds, substitute_cond, symbols
 from explorer.ir.nodes import Kernel, replace_symbols
 from explorer.machine import Machine, machine_named
@@ -55,11 +55,6 @@ class Report:
     def ok(self) -> bool:
         """Whether the schedule is legal."""
         return not self.violations
-
-    def raise_if_broken(self) -> None:
-        """IllegalSchedule with every violation, one a line."""
-        if self.violations:
-            raise IllegalSchedule("\n".join(map(str, self.violations)))
 
 
 def check(
