@@ -1,9 +1,10 @@
 """A constraint-solver schedule explorer and autotuner for GPU tile kernels.
 
     check(kernel, schedule, machine)   which rules a schedule breaks
-    derive(kernel, machine, tiles)     the search space of a plain kernel
+    derive(kernel, machine, [tiles])   the search space of a plain kernel
     tune(space, ...)                   the fastest schedule, measured
     load(folder)                       a recorded run
+    schedule_pipes(kernel, machine)    the predicted schedule of a pipe machine
     Workload, Problem, Peer            what a file of search_spaces/ is made of
 
 Everything is imported when it is first used, so that `import explorer` costs nothing. `tune` and
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from explorer.ir.nodes import Kernel as Kernel
     from explorer.machine import Machine as Machine
     from explorer.machine import machine_named as machine_named
+    from explorer.passes.schedule_pipes import schedule_pipes as schedule_pipes
     from explorer.records import Run as Run
     from explorer.records import load as load
     from explorer.schedule.bound import Schedule as Schedule
@@ -57,6 +59,7 @@ _PUBLIC = {
     "derive": "explorer.space:build_space",
     "load": "explorer.records:load",
     "machine_named": "explorer.machine:machine_named",
+    "schedule_pipes": "explorer.passes.schedule_pipes:schedule_pipes",
     "tune": "explorer.tune:tune",
 }
 
@@ -79,6 +82,7 @@ __all__ = [
     "derive",
     "load",
     "machine_named",
+    "schedule_pipes",
     "tune",
 ]
 

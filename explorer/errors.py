@@ -8,7 +8,8 @@
     │   └── RecordError          a run folder or file that cannot be read
     ├── IllegalSchedule          the answer is no: rules are broken    (exit 1)
     ├── NoLegalCandidate         the answer is no: the space is empty  (exit 1)
-    └── EnvironmentFault         compiler, driver or device missing    (exit 3)
+    ├── EnvironmentFault         compiler, driver or device missing    (exit 3)
+    └── Interrupted              the user ended it without an answer   (exit 130)
 
 Invariant: a message is one line that names the rule or the value at fault, its limit and a remedy;
 `exit_code` is what the command line returns for it (DESIGN, commands).
@@ -57,3 +58,9 @@ class EnvironmentFault(ExplorerError):
     """The environment lacks a compiler, a driver or a device."""
 
     exit_code = 3
+
+
+class Interrupted(ExplorerError):
+    """The user ended a run before it had an answer."""
+
+    exit_code = 130

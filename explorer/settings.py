@@ -14,12 +14,14 @@ class Settings:
     """What the environment says.
 
     `dump` is the folder that receives every numbered compilation step (EXPLORER_DUMP), `cache` the
-    folder of compiled kernels (EXPLORER_CACHE), `cc` the C compiler's command (CC).
+    folder of compiled kernels (EXPLORER_CACHE), `cc` the C compiler's command (CC). `traceback`
+    asks where an internal error arose (EXPLORER_TRACEBACK).
     """
 
     dump: Path | None
     cache: Path
     cc: str
+    traceback: bool
 
 
 @cache
@@ -31,6 +33,7 @@ def settings() -> Settings:
         dump=Path(dump) if dump else None,
         cache=Path(os.environ.get("EXPLORER_CACHE") or Path(base) / "explorer"),
         cc=os.environ.get("CC") or "cc",
+        traceback=bool(os.environ.get("EXPLORER_TRACEBACK")),
     )
 
 

@@ -31,6 +31,7 @@ search
 tune
 report
 cli
+__main__
 """
 LINE = {part: line for line, text in enumerate(ORDER.split("\n")) for part in text.split()}
 OWNERS = {"z3": "constraints", "optuna": "search", "cupy": "runtime", "cuda": "runtime"}

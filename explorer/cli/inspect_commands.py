@@ -1,4 +1,4 @@
-"""Commands that read: a run folder, a schedule file, the environment."""
+"""Commands that read: a run folder, a schedule file, a space."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from explorer.cli.options import DTYPE, JSON, MACHINE, SIZE, SPACE, parse_sizes
-from explorer.errors import ExplorerError, InputError
+from explorer.errors import InputError
 
 # What TileLang 0.1.15 can say: its gemms complete in place.
 TILELANG_WISHES = {"lag": 0, "stage": 0}
@@ -92,7 +92,7 @@ def export(
         run = load(source)
         schedule = result_of(run).best.schedule
         workload = load_workload(run.info.space)
-        kernel = workload.kernel(problem_of(run.info, workload))
+        kernel = workload.trace(problem_of(run.info, workload))
     else:
         workload = load_workload(source)
         target = machine_named(machine)
@@ -130,18 +130,3 @@ def replay(folder: Annotated[Path, FOLDER]) -> int:
         f"proposed now {divergence.proposed}"
     )
     return 1
-
-
-def doctor() -> int:
-    """Print the environment, and what of it is missing."""
-    from explorer.cli.text import print_environment  # noqa: PLC0415
-    from explorer.records import describe_environment  # noqa: PLC0415
-    from explorer.runtime import compiler_version, device_name  # noqa: PLC0415
-
-    try:
-        compiler = compiler_version()
-    except ExplorerError as problem:
-        print(problem)
-        return problem.exit_code
-    print_environment(describe_environment(compiler, device_name("cpu")))
-    return 0

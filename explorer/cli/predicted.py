@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-
 from explorer.cli.text import aligned, column_head
 from explorer.records import reason_of
 from explorer.tune import Compiled, CompileReport
@@ -21,10 +19,7 @@ REASONS = 3
 
 def print_predicted(report: CompileReport) -> None:
     """Print the candidates in predicted order, then the summary, on stdout."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(predicted_table(report), crop=False)
-    for line in summary(report):
-        console.print(line)
+    print(predicted_table(report), *summary(report), sep="\n")
 
 
 def predicted_table(report: CompileReport) -> str:

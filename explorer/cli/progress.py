@@ -31,8 +31,9 @@ class Progress:
         self._best_us: float | None = None
 
     def phase(self, text: str) -> None:
-        """Name what is going on, where there is a bar to name."""
+        """Name what is going on."""
         self._bars.update(self._task, description=text)
+        self._line(text)
 
     def trial(self, trial: Trial, done: int, best_us: float | None) -> None:
         """Show a finished trial."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Mapping
 
 from explorer.records import Environment, Measured, Run, RunInfo, Trial
 from explorer.schedule.printer import show_schedule
@@ -14,10 +14,7 @@ EDGE = 5
 
 def print_result(result: TuneResult) -> None:
     """Print the answer of a run on stdout."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(trial_table(result), crop=False)
-    for line in verdict(result):
-        console.print(line)
+    print(trial_table(result), *verdict(result), sep="\n")
 
 
 def trial_table(result: TuneResult) -> str:
@@ -103,13 +100,19 @@ def print_run(run: Run) -> None:
 
 def print_environment(environment: Environment) -> None:
     """Print an environment, one fact a line."""
-    facts = {
-        "python": environment.python,
-        "system": environment.system,
-        "processor": f"{environment.processor}, {environment.cores} cores",
-        "compiler": environment.compiler,
-        "device": environment.device,
-        **dict(environment.packages),
-    }
+    print_facts(
+        {
+            "python": environment.python,
+            "system": environment.system,
+            "processor": f"{environment.processor}, {environment.cores} cores",
+            "compiler": environment.compiler,
+            "device": environment.device,
+            **dict(environment.packages),
+        }
+    )
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print facts by name, one a line."""
     for name, value in facts.items():
         print(f"{name:<10}{value}")

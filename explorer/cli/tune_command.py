@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from explorer.cli.options import DTYPE, INTERRUPTED, JSON, MACHINE, SIZE, SPACE, parse_sizes
+from explorer.cli.streams import answer_alone
 
 if TYPE_CHECKING:
     from explorer.tune import Request
@@ -52,7 +53,7 @@ def tune(
     )
     if only_compile:
         return _compile_only(request, as_json)
-    with Progress(request.trials) as progress:
+    with Progress(request.trials) as progress, answer_alone(as_json):
         result = find(request, watcher=progress)
     if as_json:
         print(result.json_text())
@@ -65,7 +66,8 @@ def _compile_only(request: Request, as_json: bool) -> int:
     from explorer.cli.predicted import print_predicted  # noqa: PLC0415
     from explorer.tune import compile_only  # noqa: PLC0415
 
-    report = compile_only(request)
+    with answer_alone(as_json):
+        report = compile_only(request)
     if as_json:
         print(report.json_text())
     else:

@@ -76,7 +76,7 @@ def dtype(name: str | DType) -> DType:
     """The type of that name; InputError lists those known."""
     if isinstance(name, DType):
         return name
-    found = DTYPES.get(_ALIASES.get(name, name))
+    found = DTYPES.get(_ALIASES.get(name, name)) if isinstance(name, str) else None
     if found is None:
         raise InputError(f"unknown dtype {name!r}: known are {', '.join(sorted(DTYPES))}")
     return found

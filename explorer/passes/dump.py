@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from explorer.errors import EnvironmentFault
 from explorer.ir.printer import show_kernel
 from explorer.passes.plan import Entry, Nest, Plan
 from explorer.program.counts import role_threads
@@ -15,25 +16,27 @@ from explorer.settings import settings
 
 def dump_plan(plan: Plan, number: int, name: str) -> None:
     """Write `NN_<pass>.txt` into a folder of the schedule's; nothing without a dump folder."""
-    folder = _folder(plan)
-    if folder is not None:
-        (folder / f"{number:02d}_{name}.txt").write_text(show_plan(plan))
+    if settings().dump is not None:
+        _write(plan, f"{number:02d}_{name}.txt", show_plan(plan))
 
 
 def dump_program(program: Program, plan: Plan, number: int) -> None:
     """Write the finished program after the passes."""
-    folder = _folder(plan)
-    if folder is not None:
-        (folder / f"{number:02d}_program.txt").write_text(show_program(program))
+    if settings().dump is not None:
+        _write(plan, f"{number:02d}_program.txt", show_program(program))
 
 
-def _folder(plan: Plan) -> Path | None:
-    root = settings().dump
-    if root is None:
-        return None
+def _write(plan: Plan, name: str, text: str) -> None:
+    root = settings().dump or Path()
     folder = root / f"{plan.kernel.name}-{plan.schedule.digest}"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    except OSError as problem:
+        raise EnvironmentFault(
+            f"the dump folder {root} cannot be used: {problem.strerror or problem}; "
+            "set EXPLORER_DUMP to a writable folder"
+        ) from None
 
 
 def show_plan(plan: Plan) -> str:

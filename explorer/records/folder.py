@@ -17,6 +17,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -33,9 +35,15 @@ T = TypeVar("T")
 
 
 def default_folder(workload: str, machine: str) -> Path:
-    """results/<workload>-<machine>-<time> under the working directory."""
+    """A new folder results/<workload>-<machine>-<time>, numbered where that one is taken."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    return Path("results") / f"{workload}-{machine}-{stamp}"
+    first = Path("results") / f"{workload}-{machine}-{stamp}"
+    for number in count(1):
+        path = first if number == 1 else first.with_name(f"{first.name}-{number}")
+        with writing(path), suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError("count does not end")
 
 
 class RunFolder:
@@ -68,7 +76,7 @@ class RunFolder:
         info = read_info(path)
         if not key.reusable:
             raise RecordError(
-                f"{path} cannot go on: inputs or reference of the workload have no readable source"
+                f"{path} cannot go on: inputs or reference of the workload are in no readable file"
             )
         difference = first_difference(info.key, key)
         if difference:
@@ -124,13 +132,16 @@ def read_info(path: Path) -> RunInfo:
 
 def read_trials(path: Path) -> tuple[Trial, ...]:
     """The finished trials, in order; RecordError that names the first damaged line."""
-    result = []
+    result: dict[int, Trial] = {}
     for number, line in enumerate(whole_lines(path / LOG), start=1):
         try:
-            result.append(loads(line, Trial))
+            trial = loads(line, Trial)
         except RecordError as problem:
             raise RecordError(f"{path / LOG} line {number}: {problem}") from None
-    return tuple(result)
+        if trial.number in result:
+            raise RecordError(f"{path / LOG} line {number}: there is a trial {trial.number} above")
+        result[trial.number] = trial
+    return tuple(result.values())
 
 
 def read_document(path: Path, kind: type[T], missing: str) -> T:

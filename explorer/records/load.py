@@ -48,6 +48,8 @@ class Run:
 
 def load(folder: str | Path) -> Run:
     """The run in a folder; RecordError says in one line why it cannot be read."""
+    if not isinstance(folder, str | Path):
+        raise RecordError(f"expected the path of a run folder, got {folder!r}")
     path = Path(folder)
     info = read_info(path)
     trials = read_trials(path)

@@ -40,10 +40,14 @@ class CompileFailed:
 
 @frozen
 class WrongResult:
-    """||out - ref|| / ||ref|| exceeds the tolerance; a NaN in the output counts as infinite."""
+    """||out - ref|| / ||ref|| exceeds the tolerance; a NaN in the output counts as infinite.
+
+    `detail` says how many elements were never written, or which one is the first that is off.
+    """
 
     error: float = field(converter=_finite)
     tolerance: float
+    detail: str = ""
 
 
 @frozen
@@ -92,8 +96,8 @@ def reason_of(outcome: Outcome) -> str:
     match outcome:
         case Measured():
             return ""
-        case WrongResult(error=error, tolerance=tolerance):
-            return f"error {error:.3g} > tolerance {tolerance:.3g}"
+        case WrongResult(error=error, tolerance=tolerance, detail=detail):
+            return f"error {error:.3g} > tolerance {tolerance:.3g}" + (detail and f": {detail}")
         case TimedOut(seconds=seconds, report=report):
             return f"no answer within {seconds:g} s" + (f": {report}" if report else "")
         case _:

@@ -26,8 +26,8 @@ def _pairs(values: object) -> tuple[tuple[str, int], ...]:
 class Contract:
     """How a candidate is judged and timed.
 
-    `inputs` and `reference` are digests of the functions that draw and compute them; None where a
-    function has no readable source, in which case nothing of the run may be reused. `outputs` are
+    `inputs` and `reference` are digests of the files that draw and compute them; None where a
+    function is in no readable file, in which case nothing of the run may be reused. `outputs` are
     the arrays that are compared, `peer` what the race ran against.
     """
 

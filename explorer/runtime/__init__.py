@@ -6,11 +6,12 @@ Invariant: kernels and users' functions run in worker processes only.
 from explorer.runtime.compiler import Built, compile_library, compiler_version, find_compiler
 from explorer.runtime.host import cpu_machine, device_name, machine_here
 from explorer.runtime.session import Session
-from explorer.runtime.workloads import bundled_workloads, load_workload
+from explorer.runtime.workloads import absolute_ref, bundled_workloads, load_workload
 
 __all__ = [
     "Built",
     "Session",
+    "absolute_ref",
     "bundled_workloads",
     "compile_library",
     "compiler_version",

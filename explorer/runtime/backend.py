@@ -15,7 +15,12 @@ from explorer.machine import CPU, Machine
 from explorer.passes import materialize
 from explorer.records import CompileFailed, Outcome
 from explorer.runtime.bench import Bench, settle_peer_threads
-from explorer.runtime.compiler import Built, compile_library, compiler_version
+from explorer.runtime.compiler import (
+    COMPILE_LIMIT_S,
+    Built,
+    compile_library,
+    compiler_version,
+)
 from explorer.runtime.stage import Stage
 from explorer.schedule.bound import Schedule
 from explorer.space import Problem, Workload
@@ -34,7 +39,9 @@ class Toolchain(Protocol):
         """Whether a worker can go on after a candidate that crashed or hung."""
         ...
 
-    def build(self, kernel: Kernel, schedule: Schedule) -> Built | CompileFailed:
+    def build(
+        self, kernel: Kernel, schedule: Schedule, limit_s: float = COMPILE_LIMIT_S
+    ) -> Built | CompileFailed:
         """The compiled kernel of a schedule."""
         ...
 
@@ -75,13 +82,15 @@ class CToolchain:
         """The compiler's version line."""
         return self._version
 
-    def build(self, kernel: Kernel, schedule: Schedule) -> Built | CompileFailed:
+    def build(
+        self, kernel: Kernel, schedule: Schedule, limit_s: float = COMPILE_LIMIT_S
+    ) -> Built | CompileFailed:
         """The compiled kernel of a schedule."""
         try:
             source = emit_c(materialize(kernel, schedule, self._machine), self._machine)
         except (InputError, IllegalSchedule) as problem:
             return CompileFailed(str(problem))
-        return compile_library(source)
+        return compile_library(source, limit_s)
 
     def bounded(self, built: Built) -> Built | None:
         """None: every wait of a cpu kernel is bounded."""
@@ -109,14 +118,18 @@ def runner_of(
     tolerance: float,
     limit_s: float,
     seed: int,
+    doing: Callable[[str], None],
 ) -> Runner:
-    """The runner of a machine; EnvironmentFault where its device is missing."""
+    """The runner of a machine; EnvironmentFault where its device is missing.
+
+    `doing` is told of the user's functions before they are called.
+    """
     if machine == CPU.name:
         settle_peer_threads()
-        stage = Stage(workload, problem, seed)
+        stage = Stage(workload, problem, seed, doing)
         return Bench(stage, problem, workload.peer(machine), tolerance, limit_s)
     from explorer.runtime.cuda.bench import CudaBench  # noqa: PLC0415
     from explorer.runtime.cuda.loaded import device_name  # noqa: PLC0415
 
     device_name()
-    return CudaBench(workload, problem, machine, tolerance, limit_s, seed)
+    return CudaBench(workload, problem, machine, tolerance, limit_s, seed, doing)

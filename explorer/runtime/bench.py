@@ -26,7 +26,7 @@ from explorer.records.outcomes import Crashed, Measured, Outcome, TimedOut, Wron
 from explorer.runtime.host import usable_cores
 from explorer.runtime.library import HungKernel, Library
 from explorer.runtime.stage import Stage
-from explorer.space import Peer, Problem
+from explorer.space import Arrays, Peer, Problem
 
 SAMPLE_S = 200e-6
 RUNS_MAX = 1000
@@ -43,6 +43,7 @@ class Bench:
         self._stage, self._problem, self._peer = stage, problem, peer
         self._tolerance, self._limit_s = tolerance, limit_s
         self._wait_limit_ms = max(1, int(limit_s * 500))
+        self._last: Arrays = {}
 
     def measure(self, path: str, repeats: int, began: Callable[[int], None]) -> Outcome:
         """The outcome of a library; `began` is told of every step before it starts."""
@@ -58,22 +59,27 @@ class Bench:
     def _measure(self, library: Library, repeats: int, began: Callable[[int], None]) -> Outcome:
         error, _ = self._checked_run(library)
         if not error <= self._tolerance:
-            return WrongResult(error, self._tolerance)
+            return self._wrong(error)
         began(1)
         again, seconds = self._checked_run(library)
         if seconds > SLOW_S:
             return self._verdict((seconds * 1e6,), max(error, again))
         began(2)
-        run, runs = self._runner(library), _runs(seconds)
-        samples = tuple(_sample(run, runs) for _ in range(max(1, repeats)))
+        run = self._runner(library)
+        samples = tuple(self._sample(run, seconds) for _ in range(max(1, repeats)))
         began(3)
         last, _ = self._checked_run(library)
         return self._verdict(samples, max(error, again, last))
 
     def _verdict(self, samples: tuple[float, ...], error: float) -> Outcome:
         if not error <= self._tolerance:
-            return WrongResult(error, self._tolerance)
+            return self._wrong(error)
         return Measured(median(samples), samples, error)
+
+    def _wrong(self, error: float) -> WrongResult:
+        return WrongResult(
+            error, self._tolerance, self._stage.difference(self._last, self._tolerance)
+        )
 
     def race(
         self, paths: tuple[str, ...], rounds: int, with_peer: bool, began: Callable[[int], None]
@@ -98,7 +104,7 @@ class Bench:
                     began(entry)
                     try:
                         with _pinned(entry == len(paths)):
-                            taken.append(_sample(run, _runs(_timed(run))))
+                            taken.append(self._sample(run, _timed(run)))
                     except (HungKernel, MemoryError):
                         samples[entry] = None
         return tuple(None if each is None else tuple(each) for each in samples)
@@ -107,11 +113,17 @@ class Bench:
         """(error, seconds) of one run on a poisoned output."""
         arrays, arguments = self._stage.next()
         self._stage.poison(arrays)
+        self._last = arrays
         started = time.perf_counter()
         status = library.run(arguments)
         seconds = time.perf_counter() - started
         library.check(status)
         return self._stage.error(arrays), seconds
+
+    def _sample(self, run: Callable[[], None], seconds: float) -> float:
+        """Mean microseconds of as many runs as take SAMPLE_S; one where runs compute in place."""
+        self._stage.restore()
+        return _sample(run, 1 if self._stage.computes_in_place else _runs(seconds))
 
     def _runner(self, library: Library) -> Callable[[], None]:
         following, launch = self._stage.next, library.run

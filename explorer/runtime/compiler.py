@@ -1,7 +1,8 @@
 """The C compiler: finding it, what it compiles for, and a cache of compiled kernels.
 
 Invariant: a cached library was compiled from the same source by the same compiler with the same
-flags for the same instruction set, and is complete: files appear under their final name at once.
+flags for the same instruction set, and is complete: files appear under their final name at once,
+the library last, and it is as long and of the content that its `.sum` says, or it is made again.
 """
 
 from __future__ import annotations
@@ -62,7 +63,12 @@ class Built:
 @cache
 def find_compiler() -> Compiler:
     """The compiler of this host; EnvironmentFault where there is none that works."""
-    command = tuple(shlex.split(settings().cc))
+    try:
+        command = tuple(shlex.split(settings().cc))
+    except ValueError as problem:
+        raise EnvironmentFault(
+            f"CC is not a command: {settings().cc!r}: {problem}; set CC to gcc or clang"
+        ) from None
     if not command or shutil.which(command[0]) is None:
         raise EnvironmentFault(
             f"no C compiler: '{settings().cc}' is not on PATH; install gcc or clang, or set CC"
@@ -90,8 +96,8 @@ def compiler_version() -> str:
     return find_compiler().version
 
 
-def compile_library(source: str) -> Built | CompileFailed:
-    """A shared library of the source, from the cache where it is. Threads may call it."""
+def compile_library(source: str, limit_s: float = COMPILE_LIMIT_S) -> Built | CompileFailed:
+    """A shared library of the source, from the cache where it is whole. Threads may call it."""
     compiler = find_compiler()
     flags = (*FLAGS, *compiler.native, *SHARED_FLAGS)
     command = " ".join((*compiler.command, *flags))
@@ -100,12 +106,12 @@ def compile_library(source: str) -> Built | CompileFailed:
     folder = settings().cache / "cpu" / key[:2]
     library = folder / f"{key}.so"
     log = folder / f"{key}.log"
-    if library.exists():
+    if _whole(library):
         return Built(key, library, source, _read(log), 0.0)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as scratch:
-            return _compile_into(compiler, flags, source, key, library, Path(scratch))
+            return _compile_into(compiler, flags, source, library, Path(scratch), limit_s)
     except OSError as problem:
         raise EnvironmentFault(
             f"the kernel cache {folder} cannot be used: {problem.strerror or problem}; "
@@ -117,25 +123,51 @@ def _compile_into(
     compiler: Compiler,
     flags: tuple[str, ...],
     source: str,
-    key: str,
     library: Path,
     scratch: Path,
+    limit_s: float,
 ) -> Built | CompileFailed:
     text, made, log = scratch / "kernel.c", scratch / "kernel.so", scratch / "kernel.log"
     text.write_text(source)
     started = time.monotonic()
-    failure, output = run_compiler(compiler, (*flags, str(text), "-o", str(made), "-lm"))
+    arguments = (*flags, str(text), "-o", str(made), "-lm")
+    failure, output = run_compiler(compiler, arguments, limit_s)
     seconds = time.monotonic() - started
     if failure is not None:
         return CompileFailed(failure)
+    if not made.exists() or not made.stat().st_size:
+        raise EnvironmentFault(
+            f"'{settings().cc}' reports success and writes no library; set CC to gcc or clang"
+        )
     log.write_text(output)
-    log.replace(library.with_suffix(".log"))
-    text.replace(library.with_suffix(".c"))
-    made.replace(library)
-    return Built(key, library, source, output, seconds)
+    total = scratch / "kernel.sum"
+    total.write_text(_sum(made))
+    for each in (log, text, total, made):
+        _sync(each)
+        each.replace(library.with_suffix(each.suffix))
+    return Built(library.stem, library, source, output, seconds)
 
 
-def run_compiler(compiler: Compiler, arguments: tuple[str, ...]) -> tuple[str | None, str]:
+def _whole(library: Path) -> bool:
+    """Whether a library of the cache is there, as it was written."""
+    try:
+        return library.with_suffix(".sum").read_text() == _sum(library)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _sum(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def run_compiler(
+    compiler: Compiler, arguments: tuple[str, ...], limit_s: float
+) -> tuple[str | None, str]:
     """(why it failed or None, everything it printed)."""
     try:
         done = subprocess.run(
@@ -143,10 +175,10 @@ def run_compiler(compiler: Compiler, arguments: tuple[str, ...]) -> tuple[str | 
             capture_output=True,
             text=True,
             check=False,
-            timeout=COMPILE_LIMIT_S,
+            timeout=limit_s,
         )
     except subprocess.TimeoutExpired:
-        return f"the compiler took longer than {COMPILE_LIMIT_S:g} s", ""
+        return f"the compiler took longer than {limit_s:.3g} s", ""
     output = done.stdout + done.stderr
     if done.returncode == 0:
         return None, output

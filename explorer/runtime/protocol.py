@@ -55,6 +55,13 @@ class Ready:
 
 
 @frozen
+class Doing:
+    """What the worker does before it is ready."""
+
+    what: str
+
+
+@frozen
 class Began:
     """The worker begins with an entry of a race, or a step of a measurement."""
 
@@ -100,12 +107,12 @@ class CompileEnded:
     seconds: float
 
 
-Request = Start | Measure | Race | Compile
-Message = Request | Ready | Began | Ended | Raced | CompileEnded | Refused
+Command = Start | Measure | Race | Compile
+Message = Command | Ready | Doing | Began | Ended | Raced | CompileEnded | Refused
 _KINDS: dict[str, type[Message]] = {
     kind.__name__: kind
     for kind in (
-        Start, Measure, Race, Compile, Ready, Began, Ended, Raced, CompileEnded, Refused,
+        Start, Measure, Race, Compile, Ready, Doing, Began, Ended, Raced, CompileEnded, Refused,
     )
 }  # fmt: skip
 
@@ -114,7 +121,7 @@ class Closed(Exception):
     """The other side is gone."""
 
 
-class Silent(Exception):
+class NoAnswer(Exception):
     """The other side said nothing within the time."""
 
 
@@ -135,12 +142,12 @@ class Channel:
             raise Closed from None
 
     def receive(self, limit_s: float | None = None) -> Message:
-        """The next message; Silent after `limit_s`, Closed at the end."""
+        """The next message; NoAnswer after `limit_s`, Closed at the end."""
         end = None if limit_s is None else time.monotonic() + limit_s
         while b"\n" not in self._pending:
             left = None if end is None else max(0.0, end - time.monotonic())
             if not select.select([self._read_fd], [], [], left)[0]:
-                raise Silent
+                raise NoAnswer
             data = os.read(self._read_fd, 1 << 16)
             if not data or len(self._pending) > MESSAGE_BYTES_MAX:
                 raise Closed

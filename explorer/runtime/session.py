@@ -6,6 +6,8 @@ candidate gets an outcome and the next one a fresh worker. One measurement or ra
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from threading import Lock
 from typing import Self
@@ -16,23 +18,25 @@ from explorer.errors import EnvironmentFault, ExplorerError, InputError
 from explorer.machine import Machine
 from explorer.records import CompileFailed, Crashed, Outcome, TimedOut
 from explorer.runtime.backend import toolchain_of
-from explorer.runtime.compiler import Built
+from explorer.runtime.compiler import COMPILE_LIMIT_S, Built
 from explorer.runtime.host import device_name
 from explorer.runtime.process import Worker
 from explorer.runtime.protocol import (
     Began,
     Closed,
+    Command,
+    Doing,
     Ended,
     Measure,
     Message,
+    NoAnswer,
     Race,
     Raced,
     Ready,
     Refused,
-    Request,
-    Silent,
     Start,
 )
+from explorer.runtime.tensors import require_memory
 from explorer.runtime.workloads import load_workload
 from explorer.schedule.bound import Schedule
 from explorer.space import Problem
@@ -40,13 +44,15 @@ from explorer.space import Problem
 START_LIMIT_S = 300.0
 INPUT_SEED = 20240
 GRACE_S = 1.0
+COMPILE_LEAST_S = 10.0
 
 
 class Session:
     """Builds and measures schedules of one problem on one machine; a context manager.
 
     `tolerance` bounds ||out - ref|| / ||ref||, `limit_s` the time of every step of a measurement.
-    EnvironmentFault where the compiler is missing.
+    By `deadline`, a time.monotonic(), the first worker must be ready; compilers end soon after it.
+    EnvironmentFault where the compiler is missing, InputError where the memory is too small.
     """
 
     def __init__(
@@ -56,15 +62,18 @@ class Session:
         machine: Machine,
         tolerance: float,
         limit_s: float,
+        deadline: float = math.inf,
     ) -> None:
         self._ref, self._problem, self._machine = workload_ref, problem, machine
         self._tolerance, self._limit_s = tolerance, limit_s
         self._workload = load_workload(workload_ref)
         self._toolchain = toolchain_of(machine)
         self._device = device_name(machine.name)
-        self._kernel = self._workload.kernel(problem)
+        self._kernel = self._workload.trace(problem)
+        require_memory(self._kernel)
         self._worker: Worker | None = None
         self._ready = False
+        self._deadline = self._start_by = deadline
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -95,7 +104,8 @@ class Session:
 
     def build(self, schedule: Schedule) -> Built | CompileFailed:
         """The compiled kernel of a schedule. Safe to call from several threads."""
-        return self._toolchain.build(self._kernel, schedule)
+        left_s = max(COMPILE_LEAST_S, self._deadline - time.monotonic())
+        return self._toolchain.build(self._kernel, schedule, min(COMPILE_LIMIT_S, left_s))
 
     def measure(self, built: Built, repeats: int) -> Outcome:
         """Check the result on poisoned outputs, then take `repeats` samples."""
@@ -136,7 +146,7 @@ class Session:
                     if failed and not self._toolchain.survives_failure:
                         self._drop()
                     return reply.outcome
-        except Silent:
+        except NoAnswer:
             self._drop()
             return TimedOut(self._limit_s, "no wait gave up: it did not stop computing")
         except Closed:
@@ -160,7 +170,7 @@ class Session:
                     if isinstance(reply, Raced):
                         found = dict(zip(running, reply.samples_us, strict=True))
                         return [found.get(entry) for entry in range(count)]
-            except (Silent, Closed):
+            except (NoAnswer, Closed):
                 self._drop()
                 del running[at]
         return [None] * count
@@ -180,7 +190,7 @@ class Session:
             )
         )
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, request: Command) -> None:
         if self._worker is None:
             self._begin()
         if not self._ready:
@@ -190,14 +200,34 @@ class Session:
 
     def _await_ready(self) -> None:
         assert self._worker is not None
+        started = time.monotonic()
+        end, doing = min(started + START_LIMIT_S, self._start_by), "loading the workload"
         try:
-            reply = self._worker.channel.receive(START_LIMIT_S)
-        except (Silent, Closed) as problem:
-            what = self._drop() if isinstance(problem, Closed) else "it did not get ready"
-            raise ExplorerError(f"the worker process cannot start: {what}") from None
+            while True:
+                left_s = max(0.0, end - time.monotonic())
+                reply = self._worker.channel.receive(left_s)
+                if not isinstance(reply, Doing):
+                    break
+                doing = reply.what
+        except NoAnswer:
+            self._drop()
+            raise ExplorerError(self._late(doing, end)) from None
+        except Closed:
+            how = self._drop()
+            raise ExplorerError(f"the worker process died {doing}: {how}") from None
         if not isinstance(reply, Ready):
             self._refuse(reply)
         self._ready = True
+        # Its successors, after a crash, must not cost a run what it has found.
+        self._start_by = math.inf
+
+    def _late(self, doing: str, end: float) -> str:
+        if end < self._start_by:
+            return f"the worker process was still {doing} after {START_LIMIT_S:g} s"
+        return (
+            f"the time was spent while the worker process was {doing}, before any candidate was "
+            "measured; --seconds gives more, --size makes the problem smaller"
+        )
 
     def _reply(self) -> Message:
         assert self._worker is not None

@@ -5,24 +5,26 @@ sets, so that a candidate and its peer find their inputs in memory and not in th
 which the sets together are more than twice as large. Small problems would need thousands of sets;
 their number is bounded, and then the sets of a small problem stay in the cache, for all alike.
 
-Invariant: no run changes an input that another run reads; an output is poisoned before every run
-that is checked.
+Invariant: no run changes an input that another run reads; before every run that is checked an
+output is poisoned, and a tensor that is input and output gets its content back.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from explorer.errors import InputError
-from explorer.expr import evaluate
+from explorer.ir.access import outputs
 from explorer.ir.interpreter import poison
 from explorer.ir.nodes import Kernel
 from explorer.runtime.host import last_cache_bytes, memory_bytes
 from explorer.runtime.library import pointers
+from explorer.runtime.tensors import difference, require_outputs, shape_of
 from explorer.space import Arrays, Problem, Workload
 
 SETS_MAX = 256
@@ -33,15 +35,30 @@ _ALIGNMENT = 64
 class Stage:
     """Inputs, outputs and reference of one problem."""
 
-    def __init__(self, workload: Workload, problem: Problem, seed: int) -> None:
-        self.kernel: Kernel = workload.kernel(problem)
-        rng = np.random.default_rng(seed)
-        inputs = workload.inputs(problem, rng)
+    def __init__(
+        self,
+        workload: Workload,
+        problem: Problem,
+        seed: int,
+        doing: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.kernel: Kernel = workload.trace(problem)
+        doing("drawing the inputs")
+        self._inputs = workload.draw(problem, np.random.default_rng(seed))
+        written = {tensor.name for tensor in outputs(self.kernel)}
+        self._in_out = tuple(sorted(written & set(self._inputs)))
+        doing("computing the reference")
+        # A reference may compute in place, as the kernel does; the inputs stay what they are.
+        given = {
+            name: array.copy() if name in written else array
+            for name, array in self._inputs.items()
+        }
         self._reference = {
             name: np.asarray(array, np.float64)
-            for name, array in workload.reference(problem, inputs).items()
+            for name, array in workload.expected(problem, given).items()
         }
-        self._inputs = inputs
+        require_outputs(self.kernel, {name: a.shape for name, a in self._reference.items()})
+        doing("placing the tensors")
         self._sets = self._allocate()
         self._pointers = [self._pointers_of(arrays) for arrays in self._sets]
         self._turn = 0
@@ -56,13 +73,26 @@ class Stage:
         self._turn = (self._turn + 1) % len(self._sets)
         return self._sets[self._turn], self._pointers[self._turn]
 
+    @property
+    def computes_in_place(self) -> bool:
+        """Whether a run changes what the next one reads."""
+        return bool(self._in_out)
+
+    def restore(self) -> None:
+        """Give the set that comes next the inputs that an earlier run has changed."""
+        if self._in_out:
+            self._give(self._sets[(self._turn + 1) % len(self._sets)])
+
     def poison(self, arrays: Arrays) -> None:
         """Fill the outputs of a set with NaN; one that is also an input gets its content back."""
         for tensor in self.kernel.tensors:
-            if tensor.name in self._inputs and tensor.name in self._reference:
-                np.copyto(arrays[tensor.name], self._inputs[tensor.name])
-            elif tensor.name in self._reference:
+            if tensor.name in self._reference and tensor.name not in self._in_out:
                 arrays[tensor.name].fill(poison(tensor.dtype))
+        self._give(arrays)
+
+    def _give(self, arrays: Arrays) -> None:
+        for name in self._in_out:
+            np.copyto(arrays[name], self._inputs[name])
 
     def error(self, arrays: Arrays) -> float:
         """The largest ||out - ref|| / ||ref|| over the outputs; infinite for NaN."""
@@ -74,6 +104,18 @@ class Stage:
             worst = max(worst, math.inf if math.isnan(error) else error)
         return worst
 
+    def difference(self, arrays: Arrays, tolerance: float) -> str:
+        """Where the outputs of a set are off, in a few words; empty where they are not."""
+        for name, reference in self._reference.items():
+            found = arrays[name]
+            fresh = np.full_like(found, poison(self.kernel.buffer(name).dtype))
+            unwritten = (_bytes(found) == _bytes(fresh)).all(axis=-1)
+            if name in self._in_out:
+                unwritten = np.zeros_like(unwritten)
+            if words := difference(name, found, reference, unwritten, tolerance):
+                return words
+        return ""
+
     def _pointers_of(self, arrays: Arrays) -> ctypes.Array[ctypes.c_void_p]:
         return pointers([arrays[tensor.name] for tensor in self.kernel.tensors])
 
@@ -81,7 +123,7 @@ class Stage:
         layout: list[tuple[str, tuple[int, ...], np.dtype[Any], int]] = []
         used = 0
         for tensor in self.kernel.tensors:
-            shape = tuple(evaluate(size) for size in tensor.shape)
+            shape = shape_of(tensor)
             given = self._inputs.get(tensor.name)
             if given is None and tensor.name not in self._reference:
                 raise InputError(f"tensor '{tensor.name}' is neither an input nor an output")
@@ -109,6 +151,12 @@ class Stage:
                 array.fill(0)
             arrays[name] = array
         return arrays
+
+
+def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The bytes of every element, along a last axis of their own."""
+    whole = np.ascontiguousarray(array)
+    return whole.view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
 
 
 def _aligned(size: int) -> int:

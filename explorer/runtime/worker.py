@@ -21,6 +21,7 @@ from explorer.runtime.protocol import (
     Began,
     Channel,
     Closed,
+    Doing,
     Ended,
     Measure,
     Message,
@@ -43,7 +44,7 @@ def serve(channel: Channel) -> None:
         request = requests.get()
         try:
             if isinstance(request, Start):
-                runner = _start(request)
+                runner = _start(channel, request)
                 channel.send(Ready())
             elif runner is not None:
                 _answer(channel, runner, request)
@@ -66,11 +67,20 @@ def _listen(channel: Channel, requests: SimpleQueue[Message]) -> None:
         os._exit(1)
 
 
-def _start(request: Start) -> Runner:
+def _start(channel: Channel, request: Start) -> Runner:
+    def doing(what: str) -> None:
+        channel.send(Doing(what))
+
     workload = load_workload(request.workload)
     problem = Problem(request.sizes, dtype(request.dtype))
     return runner_of(
-        workload, problem, request.machine, request.tolerance, request.limit_s, request.seed
+        workload,
+        problem,
+        request.machine,
+        request.tolerance,
+        request.limit_s,
+        request.seed,
+        doing,
     )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -35,6 +37,14 @@ def load_workload(ref: str) -> Workload:
     return known[ref]
 
 
+def absolute_ref(ref: str) -> str:
+    """The reference as it reads from any working directory."""
+    path, colon, name = ref.rpartition(":")
+    if colon and path.endswith(".py"):
+        return f"{Path(path).expanduser().resolve()}:{name}"
+    return ref
+
+
 @cache
 def bundled_workloads() -> dict[str, Workload]:
     """The workloads that ship with the package, by name."""
@@ -60,6 +70,17 @@ def _workload_in(path: Path, name: str) -> Workload:
     return value
 
 
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """A file that is loaded may import those beside it, behind everything that is installed."""
+    entry = str(folder)
+    sys.path.append(entry)
+    try:
+        yield
+    finally:
+        sys.path.remove(entry)
+
+
 @cache
 def _load(path: Path) -> ModuleType:
     digest = sha256(str(path).encode()).hexdigest()[:8]
@@ -69,11 +90,14 @@ def _load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
-    except ExplorerError as problem:
-        raise InputError(f"{path}: {problem}") from problem
-    except Exception as problem:
+        with _importable(path.parent):
+            spec.loader.exec_module(module)
+    except BaseException as problem:
         sys.modules.pop(spec.name, None)
+        if isinstance(problem, ExplorerError):
+            raise InputError(f"{path}: {problem}") from problem
+        if not isinstance(problem, Exception | SystemExit):
+            raise
         text = " ".join(str(problem).split())
         raise InputError(f"{path} cannot be loaded: {type(problem).__name__}: {text}") from problem
     return module

@@ -9,11 +9,14 @@ Invariant: extensions add to a WSSchedule and never change what its classes mean
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import field, frozen
 
+from explorer.errors import ScheduleError
 from explorer.schedule.ws import _int, _name, _scope_name
+
+E = TypeVar("E", bound=StrEnum)
 
 
 class SideMode(StrEnum):
@@ -25,6 +28,26 @@ class SideMode(StrEnum):
 
     SHARED = "shared"
     ALTERNATING = "alternating"
+
+
+def _positive(instance: Any, attribute: Any, value: Any) -> None:
+    _int(instance, attribute, value)
+    if value < 1:
+        raise ScheduleError(
+            f"{type(instance).__name__}.{attribute.name} must be at least 1, got {value}"
+        )
+
+
+def _member(kind: type[E], value: Any) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(kind)
+        raise ScheduleError(f"unknown {kind.__name__} {value!r}: known are {known}") from None
+
+
+def _mode(value: Any) -> SideMode:
+    return _member(SideMode, value)
 
 
 def _name_or_none(instance: Any, attribute: Any, value: Any) -> None:
@@ -43,7 +66,7 @@ class Side:
 
     pipeline: str = field(validator=_name)
     producer: bool
-    mode: SideMode
+    mode: SideMode = field(converter=_mode)
     roles: tuple[str, ...]
     over: str = field(default="", validator=_name_or_none)
 
@@ -87,6 +110,10 @@ class Raster(StrEnum):
     GROUPED = "grouped"
 
 
+def _raster(value: Any) -> Raster:
+    return _member(Raster, value)
+
+
 @frozen
 class Launch:
     """How blocks walk the grid.
@@ -97,7 +124,7 @@ class Launch:
     """
 
     blocks: int = field(default=0, validator=_int)
-    raster: Raster = Raster.ROW
+    raster: Raster = field(default=Raster.ROW, converter=_raster)
     group: int = field(default=1, validator=_int)
 
 
@@ -113,12 +140,16 @@ class CopyRoute(StrEnum):
     ELEMENT = "element"
 
 
+def _route(value: Any) -> CopyRoute:
+    return _member(CopyRoute, value)
+
+
 @frozen
 class Route:
     """The route of one copy. TileLang 0.1.15 chooses it by itself."""
 
     op: str = field(validator=_name)
-    route: CopyRoute
+    route: CopyRoute = field(converter=_route)
 
 
 @frozen
@@ -138,8 +169,8 @@ class MatrixTile:
     """The instruction shape m x n chosen for a gemm. TileLang 0.1.15 chooses it by itself."""
 
     op: str = field(validator=_name)
-    m: int = field(validator=_int)
-    n: int = field(validator=_int)
+    m: int = field(validator=_positive)
+    n: int = field(validator=_positive)
 
 
 @frozen

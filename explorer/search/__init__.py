@@ -7,7 +7,6 @@ from explorer.search.loop import (
     Prepared,
     SearchEnd,
     SearchLoop,
-    best_so_far,
 )
 from explorer.search.racing import Standing, contenders, interval, standings, winner
 from explorer.search.replay import Divergence, replay
@@ -29,7 +28,6 @@ __all__ = [
     "SearchLoop",
     "Standing",
     "StudyLog",
-    "best_so_far",
     "complete",
     "contenders",
     "file_storage",

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from attrs import frozen
 
-from explorer.records import Measured, Outcome, Trial, usable_cores
+from explorer.records import Outcome, Trial, usable_cores
 from explorer.search.sampler import Exhausted, FeasibleSampler, Proposal
 from explorer.search.study import Retry, StudyLog
 from explorer.space.space import Assignment
@@ -158,9 +158,3 @@ class SearchLoop:
         started = time.monotonic()
         prepared = self._evaluator.prepare(assignment)
         return prepared, time.monotonic() - started
-
-
-def best_so_far(trials: list[Trial]) -> Trial | None:
-    """The measured trial with the lowest median, the earliest of equals."""
-    measured = [trial for trial in trials if isinstance(trial.outcome, Measured)]
-    return min(measured, key=lambda trial: (trial.time_us or 0.0, trial.number), default=None)

@@ -2,7 +2,9 @@
 
 The study keeps what was proposed; the caller keeps outcomes. A trial that was left running has an
 outcome that had been recorded but not told, or none: then it is closed as interrupted, and its
-assignment is tried once more. A second interruption is its outcome.
+assignment is tried once more. A second interruption is its outcome. Where the study lacks what the
+caller has kept, it is made anew: recorded trials are imposed, and what lies between is proposed
+again, since a proposal follows from seed and outcomes.
 
 Invariant: after `reconcile`, no trial of the study is running, and every recorded outcome is told.
 """
@@ -21,7 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 from explorer.errors import RecordError
 from explorer.records import Crashed, Measured, Outcome, Trial, kind_of, reason_of
 from explorer.search.domains import complete
-from explorer.search.sampler import FeasibleSampler, Proposal
+from explorer.search.sampler import Exhausted, FeasibleSampler, Proposal
 from explorer.space.space import Assignment, Choice
 
 INTERRUPTED, RETRY_OF, ORIGIN, REASON = "interrupted", "retry_of", "origin", "reason"
@@ -44,8 +46,11 @@ def file_storage(path: Path) -> BaseStorage:
     path.with_name(path.name + ".lock").unlink(missing_ok=True)
     try:
         return JournalStorage(JournalFileBackend(str(path)))
-    except (OSError, ValueError, KeyError) as problem:
-        raise RecordError(f"{path} is not a readable study: {problem}") from None
+    except Exception as problem:  # the journal's reader checks nothing
+        reason = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
+        raise RecordError(
+            f"{path} is not a readable study ({reason}); remove it, and --resume makes it anew"
+        ) from None
 
 
 class StudyLog:
@@ -61,18 +66,21 @@ class StudyLog:
         self._sampler = sampler
         self._choices = tuple(choices)
         self._storage = storage or InMemoryStorage()
-        self._study = optuna.create_study(
-            storage=self._storage,
-            sampler=sampler,
-            study_name=STUDY,
-            direction="minimize",
-            load_if_exists=True,
-        )
+        self._study = self._open()
 
     @property
     def number(self) -> int:
         """The number of the next trial."""
         return len(self._study.get_trials(deepcopy=False))
+
+    def _open(self) -> optuna.Study:
+        return optuna.create_study(
+            storage=self._storage,
+            sampler=self._sampler,
+            study_name=STUDY,
+            direction="minimize",
+            load_if_exists=True,
+        )
 
     def next(self, retry: Retry | None = None) -> tuple[int, Proposal]:
         """Open the next trial; raises Exhausted where nothing legal is left."""
@@ -82,11 +90,15 @@ class StudyLog:
             proposal = self._sampler.impose(number, imposed)
         else:
             proposal = self._sampler.propose(self._study, number)
-        trial = self._study.ask(fixed_distributions=self._sampler.space)
+        trial = self._ask(proposal)
         if retry is not None:
             trial.set_user_attr(RETRY_OF, retry.number)
-        trial.set_user_attr(ORIGIN, proposal.origin)
         return trial.number, proposal
+
+    def _ask(self, proposal: Proposal) -> optuna.Trial:
+        trial = self._study.ask(fixed_distributions=self._sampler.space)
+        trial.set_user_attr(ORIGIN, proposal.origin)
+        return trial
 
     def tell(self, number: int, outcome: Outcome) -> None:
         """Close a trial; a failure closes it as failed, with its reason."""
@@ -110,6 +122,8 @@ class StudyLog:
 
     def reconcile(self, recorded: Sequence[Trial]) -> list[Trial]:
         """Close every running trial; the trials that end here because of a second interruption."""
+        if not self._has(recorded):
+            self._rebuild(recorded)
         outcomes = {trial.number: trial.outcome for trial in recorded}
         ended = []
         for trial in self._study.get_trials(deepcopy=False):
@@ -136,6 +150,44 @@ class StudyLog:
             for trial in trials
             if trial.user_attrs.get(INTERRUPTED) and trial.number not in again and trial.params
         ]
+
+    def _has(self, recorded: Sequence[Trial]) -> bool:
+        """Whether the study has every recorded trial, with the assignment that was recorded."""
+        trials = self._study.get_trials(deepcopy=False)
+        return all(
+            trial.number < len(trials) and trials[trial.number].params == self._params(trial)
+            for trial in recorded
+        )
+
+    def _rebuild(self, recorded: Sequence[Trial]) -> None:
+        optuna.delete_study(study_name=STUDY, storage=self._storage)
+        self._study = self._open()
+        past = {trial.number: trial for trial in recorded}
+        interrupted: dict[frozenset[tuple[str, int]], int] = {}
+        for number in range(max(past) + 1):
+            trial = past.get(number)
+            if trial is None:
+                assignment = self._again(number)
+                interrupted[frozenset(assignment.items())] = number
+                self._close(number, INTERRUPTED, True)
+            elif trial.origin == "retry":
+                self.next(Retry(interrupted.get(frozenset(trial.assignment), -1), trial.choices))
+                self.tell(number, trial.outcome)
+            else:
+                imposed = Proposal(trial.choices, trial.origin, trial.solver_ms)
+                self._ask(self._sampler.impose(number, imposed))
+                self.tell(number, trial.outcome)
+
+    def _again(self, number: int) -> Assignment:
+        try:
+            return self.next()[1].assignment
+        except Exhausted:
+            raise RecordError(
+                f"the study cannot be made anew: nothing legal is left for trial {number}"
+            ) from None
+
+    def _params(self, trial: Trial) -> Assignment:
+        return {name: trial.choices[name] for name in self._sampler.space}
 
     def _close(self, number: int, name: str, value: object) -> None:
         study = self._storage.get_study_id_from_name(STUDY)

@@ -10,9 +10,10 @@ from explorer.ir.nodes import Kernel
 from explorer.machine import Machine
 from explorer.schedule.extensions import Raster
 from explorer.space.space import SKELETON, Choice, SearchSpace, plan_params
-from explorer.space.workload import Problem, Workload
+from explorer.space.workload import Problem, Workload, tile_values
 
 DEPTHS = (2, 3, 4, 1, 5, 6, 7, 8)
+TILE_SIZES = (16, 32, 64, 128, 256)
 REGISTERS = (24, 40, 56, 88, 152, 168, 208, 232, 240)
 
 
@@ -24,13 +25,20 @@ def space_of(workload: Workload, problem: Problem, machine: Machine) -> SearchSp
             f"{workload.name} has no tile sizes for {machine.name}: "
             f"it has them for {', '.join(workload.tiles)}"
         )
-    return build_space(workload.kernel(problem), machine, tiles)
+    return build_space(workload.trace(problem), machine, tiles)
 
 
 def build_space(
-    kernel: Kernel, machine: Machine, tiles: Mapping[str, tuple[int, ...]]
+    kernel: Kernel, machine: Machine, tiles: Mapping[str, tuple[int, ...]] | None = None
 ) -> SearchSpace:
-    """The space of a kernel with open Params, given the values of each."""
+    """The space of a kernel with open Params, given the values of each.
+
+    Without `tiles` every Param takes the powers of two from 16 to 256; the rules refuse those that
+    do not fit.
+    """
+    if tiles is None:
+        tiles = dict.fromkeys(kernel.params, TILE_SIZES)
+    tiles = {name: tile_values(name, values) for name, values in tiles.items()}
     missing = [name for name in kernel.params if name not in tiles]
     if missing:
         raise InputError(f"no values for the tile size {missing[0]!r} of kernel {kernel.name}")

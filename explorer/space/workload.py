@@ -9,13 +9,16 @@ imports the same file computes the same inputs and reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from attrs import field, frozen
 
-from explorer.errors import InputError
+from explorer.data import identifier
+from explorer.errors import ExplorerError, InputError
 from explorer.ir.dtypes import DType, dtype
 from explorer.ir.nodes import Kernel
 
@@ -60,6 +63,72 @@ class Hint:
     values: Mapping[str, int]
 
 
+def tile_values(name: str, values: Any) -> tuple[int, ...]:
+    """The values of a tile size; InputError unless they are different positive integers."""
+    found = tuple(values) if isinstance(values, Iterable) else ()
+    if not found or not all(map(_is_positive, found)) or len(set(found)) < len(found):
+        raise InputError(
+            f"tile size {name} has the values {values!r}: give different positive integers, "
+            "such as (64, 128)"
+        )
+    return found
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    return number and -sys.float_info.max <= value <= sys.float_info.max
+
+
+def _tiles(given: Any) -> dict[str, dict[str, tuple[int, ...]]]:
+    well_formed = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
+    if not well_formed or not all(isinstance(sizes, Mapping) for sizes in given.values()):
+        raise InputError(f"tiles gives the values of each Param per machine name, got {given!r}")
+    return {
+        machine: {name: tile_values(f"{name} on {machine}", each) for name, each in sizes.items()}
+        for machine, sizes in given.items()
+    }
+
+
+def _workload_name(instance: Any, attribute: Any, value: Any) -> None:
+    identifier(value, "the name of a workload")
+
+
+def _a(kind: type, words: str) -> Callable[[Any, Any, Any], None]:
+    def check(instance: Any, attribute: Any, value: Any) -> None:
+        if not isinstance(value, kind):
+            raise InputError(f"{instance.name}: {attribute.name} must be {words}, got {value!r}")
+
+    return check
+
+
+def _positive_sizes(instance: Any, attribute: Any, value: Any) -> None:
+    for name, size in value.items():
+        if not _is_positive(size):
+            raise InputError(f"{instance.name}: size {name}={size!r} must be a positive integer")
+
+
+def _known_dtypes(instance: Any, attribute: Any, value: Any) -> None:
+    if not value:
+        raise InputError(f"{instance.name}: dtypes names no element type")
+    for name in value:
+        dtype(name)
+
+
+def _bounds(instance: Any, attribute: Any, value: Any) -> None:
+    for name, bound in value.items():
+        if not _is_number(bound) or bound < 0:
+            raise InputError(f"{instance.name}: tolerance of {name} must be >= 0, got {bound!r}")
+
+
+_function = _a(Callable, "a function")  # type: ignore[arg-type]
+_mapping = _a(Mapping, "a mapping")
+_tuple = _a(tuple, "a tuple")
+
+
 @frozen
 class Workload:
     """A search problem.
@@ -70,21 +139,24 @@ class Workload:
     `unit` their name (FLOP or B). `tolerance` bounds ||out - ref|| / ||ref|| per dtype name.
     `hints` are tried first, per machine name. `usual_dtypes` is the element type per machine name
     where none is asked for; elsewhere it is the first of `dtypes`.
+
+    The values are checked when it is made. The functions are called through `trace`, `draw`,
+    `expected` and `operations`, which check what they return and name the one at fault.
     """
 
-    name: str
-    sizes: Mapping[str, int]
-    kernel: Callable[[Problem], Kernel]
-    tiles: Mapping[str, Mapping[str, tuple[int, ...]]]
-    inputs: Callable[[Problem, np.random.Generator], Arrays]
-    reference: Callable[[Problem, Arrays], Arrays]
-    work: Callable[[Problem], float]
-    tolerance: Mapping[str, float]
-    unit: str = "FLOP"
-    dtypes: tuple[str, ...] = ("float32",)
-    usual_dtypes: Mapping[str, str] = field(factory=dict)
-    peers: tuple[Peer, ...] = ()
-    hints: Mapping[str, tuple[Hint, ...]] = field(factory=dict)
+    name: str = field(validator=_workload_name)
+    sizes: Mapping[str, int] = field(validator=[_mapping, _positive_sizes])
+    kernel: Callable[[Problem], Kernel] = field(validator=_function)
+    tiles: Mapping[str, Mapping[str, tuple[int, ...]]] = field(converter=_tiles)
+    inputs: Callable[[Problem, np.random.Generator], Arrays] = field(validator=_function)
+    reference: Callable[[Problem, Arrays], Arrays] = field(validator=_function)
+    work: Callable[[Problem], float] = field(validator=_function)
+    tolerance: Mapping[str, float] = field(validator=[_mapping, _bounds])
+    unit: str = field(default="FLOP", validator=_a(str, "a name"))
+    dtypes: tuple[str, ...] = field(default=("float32",), validator=[_tuple, _known_dtypes])
+    usual_dtypes: Mapping[str, str] = field(factory=dict, validator=_mapping)
+    peers: tuple[Peer, ...] = field(default=(), validator=_tuple)
+    hints: Mapping[str, tuple[Hint, ...]] = field(factory=dict, validator=_mapping)
     description: str = field(default="")
 
     def problem(
@@ -104,15 +176,67 @@ class Workload:
                 f"unknown size {unknown[0]!r}: {self.name} has {', '.join(self.sizes)}"
             )
         for name, value in given.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not _is_positive(value):
                 raise InputError(f"size {name}={value!r} must be a positive integer")
-        element = dtype(kind or self.usual_dtypes.get(machine, self.dtypes[0]))
+        usual = self.usual_dtypes.get(machine, self.dtypes[0])
+        element = dtype(usual if kind is None else kind)
         if element.name not in self.dtypes:
             raise InputError(
                 f"{self.name} does not run on {element}: it takes {', '.join(self.dtypes)}"
             )
+        if element.name not in self.tolerance:
+            raise InputError(
+                f"{self.name} has no tolerance for {element}: it has them for "
+                f"{', '.join(self.tolerance)}"
+            )
         return Problem(tuple((n, given.get(n, v)) for n, v in self.sizes.items()), element)
+
+    def trace(self, problem: Problem) -> Kernel:
+        """The plain kernel of a problem; InputError where `kernel` does not make one."""
+        made = self._call("kernel", problem)
+        if not isinstance(made, Kernel):
+            raise InputError(f"{self.name}.kernel returned {_short(made)}, not a kernel")
+        return made
+
+    def draw(self, problem: Problem, rng: np.random.Generator) -> Arrays:
+        """Random inputs by name; InputError where `inputs` does not make arrays."""
+        return self._arrays("inputs", problem, rng)
+
+    def expected(self, problem: Problem, inputs: Arrays) -> Arrays:
+        """The right outputs by name; InputError where `reference` does not make arrays."""
+        return self._arrays("reference", problem, inputs)
+
+    def operations(self, problem: Problem) -> float:
+        """The operations of one run; InputError where `work` does not give a positive number."""
+        count = self._call("work", problem)
+        if not _is_number(count) or not count > 0:
+            raise InputError(f"{self.name}.work returned {_short(count)}, not a positive number")
+        return float(count)
+
+    def _arrays(self, function: str, *arguments: Any) -> Arrays:
+        made = self._call(function, *arguments)
+        if not isinstance(made, Mapping) or not all(
+            isinstance(each, np.ndarray) for each in made.values()
+        ):
+            raise InputError(f"{self.name}.{function} returned {_short(made)}, not arrays by name")
+        return dict(made)
+
+    def _call(self, function: str, *arguments: Any) -> Any:
+        """What one of the user's functions returns; InputError names it where it raises."""
+        try:
+            return getattr(self, function)(*arguments)
+        except ExplorerError:
+            raise
+        except (Exception, SystemExit) as problem:
+            text = " ".join(str(problem).split())
+            raise InputError(
+                f"{self.name}.{function} raised {type(problem).__name__}: {text}"
+            ) from problem
 
     def peer(self, machine: str) -> Peer | None:
         """The peer that is timed on a machine, or None."""
         return next((peer for peer in self.peers if peer.machine == machine), None)
+
+
+def _short(value: Any) -> str:
+    return f"{' '.join(repr(value).split()):.80}"

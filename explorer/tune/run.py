@@ -6,6 +6,7 @@ trial is in the run folder, and run.json says how the run ended.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from attrs import evolve, field, frozen
 
 from explorer.constraints import FeasibleModel
-from explorer.errors import ExplorerError, InputError, NoLegalCandidate
+from explorer.errors import ExplorerError, InputError, Interrupted, NoLegalCandidate
 from explorer.machine import Machine, machine_named
 from explorer.records import (
     BestSchedule,
@@ -66,6 +67,14 @@ def _or_seconds(value: float | None) -> float:
     return SECONDS if value is None else value
 
 
+def _path(value: Any) -> Path | None:
+    if value is None or isinstance(value, Path):
+        return value
+    if not isinstance(value, str) or not value:
+        raise InputError(f"out must be the path of a folder, got {value!r}")
+    return Path(value)
+
+
 @frozen
 class Request:
     """What the user asks for. `space` is a name of search_spaces/ or FILE.py:NAME."""
@@ -77,16 +86,28 @@ class Request:
     trials: int = field(default=TRIALS, converter=_or_trials)
     seconds: float = field(default=SECONDS, converter=_or_seconds)
     seed: int | None = None
-    out: Path | None = None
+    out: Path | None = field(default=None, converter=_path)
     resume: bool = False
 
     def __attrs_post_init__(self) -> None:
+        if not isinstance(self.space, str):
+            raise InputError(
+                "tune takes the name of a workload or FILE.py:NAME, got a "
+                f"{type(self.space).__name__}: worker processes load it from its file"
+            )
+        if not isinstance(self.sizes, Mapping):
+            raise InputError(f"sizes gives problem sizes by name, got {self.sizes!r}")
         for name in ("trials", "seconds"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not value > 0:
                 raise InputError(f"{name} must be positive, got {value!r}")
+            if value > sys.float_info.max:
+                raise InputError(f"{name} must be finite, got {value!r}")
         if not isinstance(self.trials, int):
             raise InputError(f"trials must be a whole number, got {self.trials!r}")
+        if self.seed is not None and not (type(self.seed) is int and self.seed >= 0):
+            raise InputError(f"seed must be a whole number from 0, got {self.seed!r}")
         if self.resume and self.out is None:
             raise InputError("--resume goes on with the run in --out DIR; --out is missing")
 
@@ -125,8 +146,6 @@ def tune(space: str | Request, *, watcher: Watcher | None = None, **options: Any
 
 
 def _typed(options: dict[str, Any]) -> dict[str, Any]:
-    if options.get("out") is not None:
-        options["out"] = Path(options["out"])
     known = {each.name for each in Request.__attrs_attrs__}
     unknown = sorted(set(options) - known)
     if unknown:
@@ -150,7 +169,7 @@ class Tuner:
         self._problem = problem_asked(request, workload)
         self._machine = machine
         self._space = space_of(workload, self._problem, machine)
-        self._limit_s = limit_s(workload.work(self._problem), machine)
+        self._limit_s = limit_s(workload.operations(self._problem), machine)
         self._prior = prior_targets(self._space, workload.hints.get(machine.name, ()))
         self._model = FeasibleModel(self._space)
         self._session = session
@@ -163,7 +182,12 @@ class Tuner:
         self._watcher.phase("starting the device")
         tolerance = self._workload.tolerance[self._problem.dtype.name]
         session = self._session(
-            self._request.space, self._problem, self._machine, tolerance, self._limit_s
+            self._request.space,
+            self._problem,
+            self._machine,
+            tolerance,
+            self._limit_s,
+            self._started + self._request.seconds,
         )
         with session as device, self._open(device) as folder:
             return self._in_folder(device, folder)
@@ -197,10 +221,12 @@ class Tuner:
         )
 
     def _info(self, key: StudyKey) -> RunInfo:
+        from explorer.runtime import absolute_ref  # noqa: PLC0415
+
         request = self._request
         return RunInfo(
             key=key,
-            space=request.space,
+            space=absolute_ref(request.space),
             workload=self._workload.name,
             sizes=self._problem.sizes,
             dtype=self._problem.dtype.name,
@@ -271,7 +297,7 @@ class Tuner:
 
     def _evaluator(self, device: Device) -> DeviceEvaluator:
         bound = fastest_us(
-            self._workload.work(self._problem),
+            self._workload.operations(self._problem),
             self._workload.unit,
             self._problem.dtype,
             self._machine,
@@ -283,7 +309,8 @@ class Tuner:
     ) -> tuple[str, BestSchedule, str]:
         trials = {trial.number: trial for trial in folder.trials}
         if not contenders(folder.trials, 1):
-            raise ExplorerError(nothing_measured(folder.trials, state))
+            kind = Interrupted if state == "interrupted" else ExplorerError
+            raise kind(nothing_measured(folder.trials, state))
         evaluator = self._evaluator(device)
 
         def artifact(trial: Trial) -> Any:
@@ -304,7 +331,7 @@ class Tuner:
         best = best_of(
             verdict,
             lambda number: self._space.candidate(trials[number].choices),
-            self._workload.work(self._problem),
+            self._workload.operations(self._problem),
             UNITS.get(self._workload.unit, f"G{self._workload.unit}/s"),
             device.peer_name,
         )
@@ -340,7 +367,7 @@ def problem_asked(request: Request, workload: Workload) -> Problem:
     sizes, kind = dict(request.sizes), request.dtype
     if request.resume and request.out is not None:
         info = read_info(request.out)
-        sizes, kind = {**dict(info.sizes), **sizes}, kind or info.dtype
+        sizes, kind = {**dict(info.sizes), **sizes}, info.dtype if kind is None else kind
     return workload.problem(sizes, kind, request.machine)
 
 

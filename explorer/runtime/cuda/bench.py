@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from explorer.errors import InputError
-from explorer.expr import evaluate
+from explorer.ir.access import outputs
 from explorer.ir.nodes import Kernel
 from explorer.records.outcomes import Crashed, Measured, Outcome, TimedOut, WrongResult
 from explorer.runtime.cuda.arrays import DeviceArray, bits_dtype, device_bits, widened
 from explorer.runtime.cuda.loaded import Launch, LaunchError, Loaded
+from explorer.runtime.tensors import difference, require_outputs, shape_of
 from explorer.space import Peer, Problem, Workload
 
 Sets = list[dict[str, Any]]
@@ -44,12 +45,19 @@ class CudaBench:
         tolerance: float,
         limit_s: float,
         seed: int,
+        doing: Callable[[str], None],
     ) -> None:
         self._problem, self._peer = problem, workload.peer(machine)
         self._tolerance, self._limit_s = tolerance, limit_s
-        self._kernel: Kernel = workload.kernel(problem)
-        inputs = workload.inputs(problem, np.random.default_rng(seed))
+        self._kernel: Kernel = workload.trace(problem)
+        doing("drawing the inputs")
+        inputs = workload.draw(problem, np.random.default_rng(seed))
+        doing("placing the tensors")
         self._sets = self._allocate(inputs)
+        written = {tensor.name for tensor in outputs(self._kernel)}
+        # What a kernel updates in place, as it was drawn.
+        self._drawn = {name: self._sets[0][name].copy() for name in inputs if name in written}
+        doing("computing the reference")
         self._reference = self._compute(workload, inputs)
         self._turn = 0
 
@@ -64,7 +72,7 @@ class CudaBench:
             launches = [loaded.bind(tensors) for tensors in self._sets]
             error = self._checked(launches)
             if not error <= self._tolerance:
-                return WrongResult(error, self._tolerance)
+                return self._wrong(error)
             began(1)
             seconds = self._sample(launches, 2) * 1e-6
             runs = self._runs(seconds)
@@ -76,7 +84,7 @@ class CudaBench:
         except Exception as problem:  # CuPy and the driver raise many kinds
             return self._failure(problem, loaded)
         if not worst <= self._tolerance:
-            return WrongResult(worst, self._tolerance)
+            return self._wrong(worst)
         return Measured(median(samples), tuple(samples), worst)
 
     def race(
@@ -133,10 +141,32 @@ class CudaBench:
         self._turn = (self._turn + 1) % len(self._sets)
         tensors = self._sets[self._turn]
         for name in self._reference:
-            tensors[name].view(np.uint8)[...] = _POISON
+            if name not in self._drawn:
+                tensors[name].view(np.uint8)[...] = _POISON
+        self._restore(tensors)
         launches[self._turn]()
         cupy.cuda.runtime.deviceSynchronize()
         return max(self._error(name, tensors[name]) for name in self._reference)
+
+    def _restore(self, tensors: dict[str, Any]) -> None:
+        for name, content in self._drawn.items():
+            tensors[name][...] = content
+
+    def _wrong(self, error: float) -> WrongResult:
+        """The outcome of the set that was checked last."""
+        import cupy  # noqa: PLC0415
+
+        tensors = self._sets[self._turn]
+        for name, reference in self._reference.items():
+            bits = cupy.asnumpy(tensors[name])
+            size = bits.dtype.itemsize
+            raw = bits.view(np.uint8).reshape(*bits.shape, size)
+            unwritten = (raw == _POISON).all(axis=-1) & (name not in self._drawn)
+            found = cupy.asnumpy(widened(tensors[name], self._kernel.buffer(name).dtype))
+            words = difference(name, found, cupy.asnumpy(reference), unwritten, self._tolerance)
+            if words:
+                return WrongResult(error, self._tolerance, words)
+        return WrongResult(error, self._tolerance)
 
     def _error(self, name: str, bits: Any) -> float:
         import cupy  # noqa: PLC0415
@@ -152,6 +182,8 @@ class CudaBench:
         """Mean microseconds of `count` runs over the sets in turn."""
         import cupy  # noqa: PLC0415
 
+        for tensors in self._sets if self._drawn else ():
+            self._restore(tensors)
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
         runs[self._next()]()
         start.record()
@@ -188,7 +220,7 @@ class CudaBench:
 
         first: dict[str, Any] = {}
         for tensor in self._kernel.tensors:
-            shape = tuple(evaluate(extent) for extent in tensor.shape)
+            shape = shape_of(tensor)
             given = inputs.get(tensor.name)
             if given is None:
                 first[tensor.name] = cupy.empty(shape, bits_dtype(tensor.dtype.name))
@@ -210,6 +242,8 @@ class CudaBench:
     ) -> dict[str, Any]:
         arrays: Any = {name: self._array(name, self._sets[0][name]) for name in inputs}
         found = workload.reference(self._problem, arrays)
+        require_outputs(self._kernel, {name: tuple(each.shape) for name, each in found.items()})
+        self._restore(self._sets[0])
         import cupy  # noqa: PLC0415
 
         return {name: cupy.asarray(array, np.float64) for name, array in found.items()}

@@ -15,14 +15,16 @@ from pathlib import Path
 from explorer.codegen.cuda import CudaKernel, LaunchPlan
 from explorer.data import dumps, loads
 from explorer.records import CompileFailed
-from explorer.runtime.compiler import Built
+from explorer.runtime.compiler import COMPILE_LIMIT_S, Built
 from explorer.runtime.cuda.compile import OPTIONS, compiler_version
 from explorer.runtime.cuda.compilers import Compilers
 from explorer.runtime.cuda.model import changed_schedule, compare
 from explorer.settings import settings
 
 
-def build_kernel(found: CudaKernel, compilers: Compilers) -> Built | CompileFailed:
+def build_kernel(
+    found: CudaKernel, compilers: Compilers, limit_s: float = COMPILE_LIMIT_S
+) -> Built | CompileFailed:
     """The compiled kernel of a source, from the cache if it is there.
 
     ModelMismatch where the compiler's figures are not those of the rules.
@@ -31,7 +33,7 @@ def build_kernel(found: CudaKernel, compilers: Compilers) -> Built | CompileFail
     cubin = settings().cache / "cuda" / f"{key}.cubin"
     if cubin.is_file():
         return Built(key, cubin, found.source, cubin.with_suffix(".log").read_text(), 0.0)
-    compiled = compilers.compile(found.source, found.plan.arch)
+    compiled = compilers.compile(found.source, found.plan.arch, limit_s)
     if isinstance(compiled, CompileFailed):
         return compiled
     compare(found.plan, compiled.resources)
@@ -66,4 +68,6 @@ def write_whole(path: Path, content: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     Path(name).replace(path)

@@ -10,12 +10,12 @@ from queue import LifoQueue
 
 from explorer.errors import EnvironmentFault
 from explorer.records import CompileFailed
+from explorer.runtime.compiler import COMPILE_LIMIT_S
 from explorer.runtime.cuda.compile import Compiled
 from explorer.runtime.cuda.log import read_log
 from explorer.runtime.process import Worker
-from explorer.runtime.protocol import Closed, Compile, CompileEnded, Refused, Silent
+from explorer.runtime.protocol import Closed, Compile, CompileEnded, NoAnswer, Refused
 
-COMPILE_LIMIT_S = 120.0
 MODULE = "explorer.runtime.cuda.compile_worker"
 
 
@@ -29,7 +29,9 @@ class Compilers:
         for _ in range(processes):
             self._idle.put(None)
 
-    def compile(self, source: str, arch: str) -> Compiled | CompileFailed:
+    def compile(
+        self, source: str, arch: str, limit_s: float = COMPILE_LIMIT_S
+    ) -> Compiled | CompileFailed:
         """The compiled source; blocks. Safe to call from several threads.
 
         EnvironmentFault where there is no NVRTC.
@@ -39,10 +41,10 @@ class Compilers:
         try:
             worker = worker or Worker(MODULE)
             worker.send(Compile(source, arch))
-            reply = worker.channel.receive(COMPILE_LIMIT_S)
+            reply = worker.channel.receive(limit_s)
             kept = worker
-        except Silent:
-            return CompileFailed(f"the compiler did not end within {COMPILE_LIMIT_S:g} s")
+        except NoAnswer:
+            return CompileFailed(f"the compiler did not end within {limit_s:g} s")
         except Closed:
             assert worker is not None
             how = "closed its pipe" if worker.alive else worker.how_it_ended()

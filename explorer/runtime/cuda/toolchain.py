@@ -16,7 +16,7 @@ from explorer.machine import Machine
 from explorer.passes import materialize
 from explorer.program.nodes import Program
 from explorer.records import CompileFailed
-from explorer.runtime.compiler import Built
+from explorer.runtime.compiler import COMPILE_LIMIT_S, Built
 from explorer.runtime.cuda.build import build_kernel, write_whole
 from explorer.runtime.cuda.compile import compiler_version
 from explorer.runtime.cuda.compilers import Compilers
@@ -43,16 +43,20 @@ class CudaToolchain:
         """NVRTC's version."""
         return self._version
 
-    def build(self, kernel: Kernel, schedule: Schedule) -> Built | CompileFailed:
+    def build(
+        self, kernel: Kernel, schedule: Schedule, limit_s: float = COMPILE_LIMIT_S
+    ) -> Built | CompileFailed:
         """The compiled kernel of a schedule; ModelMismatch where rules and compiler differ."""
         try:
-            return self.build_program(materialize(kernel, schedule, self._machine))
+            return self.build_program(materialize(kernel, schedule, self._machine), limit_s)
         except (InputError, IllegalSchedule) as problem:
             return CompileFailed(str(problem))
 
-    def build_program(self, program: Program) -> Built | CompileFailed:
+    def build_program(
+        self, program: Program, limit_s: float = COMPILE_LIMIT_S
+    ) -> Built | CompileFailed:
         """The compiled kernel of a program; ScheduleError for what the backend cannot express."""
-        built = build_kernel(generate(program, self._machine), self._compilers)
+        built = build_kernel(generate(program, self._machine), self._compilers, limit_s)
         if isinstance(built, Built):
             _keep(built, generate(program, self._machine, WAIT_BOUND_NS))
         return built

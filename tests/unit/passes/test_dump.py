@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from explorer.errors import EnvironmentFault
 from explorer.passes import PASSES, dump
 from explorer.settings import settings
 from tests.support.programs import gemm_program
@@ -22,3 +23,12 @@ def test_numbered_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     text = (folder / "06_assign_stages.txt").read_text()
     assert "wait ab.full @0" in text
     assert (folder / names[-1]).read_text().startswith("program gemm on cpu")
+
+
+def test_a_folder_that_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(dump, "settings", lambda: evolve(settings(), dump=tmp_path / "file"))
+    with pytest.raises(EnvironmentFault, match="set EXPLORER_DUMP to a writable folder"):
+        gemm_program(4, 4, 8)

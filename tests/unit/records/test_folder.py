@@ -167,7 +167,7 @@ def test_whatever_changes_a_result_changes_the_key(changed: str, tmp_path: Path)
 def test_a_study_without_stable_functions_is_not_continued(tmp_path: Path) -> None:
     key = evolve(KEY, contract=evolve(CONTRACT, inputs=None))
     RunFolder.create(tmp_path / "r", info(key=key), ENVIRONMENT).close()
-    with pytest.raises(RecordError, match="no readable source"):
+    with pytest.raises(RecordError, match="are in no readable file"):
         RunFolder.resume(tmp_path / "r", key)
 
 

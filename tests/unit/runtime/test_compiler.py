@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_nothing_but_finished_files_is_left_in_the_cache(here: Path) -> None:
     compile_library(SOURCE)
     compile_library("int broken( {\n")
     left = sorted(path.suffix for path in here.rglob("*") if path.is_file())
-    assert left == [".c", ".log", ".so"]
+    assert left == [".c", ".log", ".so", ".sum"]
 
 
 def test_threads_may_compile_the_same_source(here: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_refused_source_is_an_outcome_with_the_compilers_words(here: Path) -> 
     assert "\n" not in failed.message
 
 
-@pytest.mark.parametrize("command", ["no-such-compiler-anywhere", "true", ""])
+@pytest.mark.parametrize("command", ["no-such-compiler-anywhere", "true", "", 'cc "unbalanced'])
 def test_no_compiler_is_a_fault_of_the_environment(
     command: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,3 +105,28 @@ def test_a_cache_that_cannot_be_written_is_a_fault_of_the_environment(
     with pytest.raises(EnvironmentFault, match="EXPLORER_CACHE"):
         compile_library(SOURCE)
     find_compiler.cache_clear()
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:100], lambda whole: b"", bytes.lower])
+def test_a_damaged_library_is_made_again(here: Path, damage: Callable[[bytes], bytes]) -> None:
+    first = compile_library(SOURCE)
+    assert isinstance(first, Built)
+    whole = first.library.read_bytes()
+    first.library.write_bytes(damage(whole))
+    again = compile_library(SOURCE)
+    assert isinstance(again, Built)
+    assert again.seconds > 0
+    assert again.library.read_bytes() == whole
+
+
+def test_a_compiler_that_writes_nothing_is_to_blame(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "run_compiler", lambda *_: (None, ""))
+    with pytest.raises(EnvironmentFault, match="reports success and writes no library; set CC"):
+        compile_library(SOURCE)
+
+
+def test_a_compilation_ends_at_its_limit(here: Path) -> None:
+    failed = compile_library(SOURCE, limit_s=1e-4)
+    assert failed == CompileFailed("the compiler took longer than 0.0001 s")

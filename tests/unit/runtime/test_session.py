@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from explorer.errors import InputError
+from explorer.errors import ExplorerError, InputError
 from explorer.machine import CPU
 from explorer.records import Crashed, Measured, TimedOut, WrongResult
 from explorer.runtime import Built, Session, compile_library, load_workload, machine_here
@@ -71,7 +71,8 @@ def test_a_good_candidate_is_measured(session: Session, good: Built) -> None:
 
 def test_an_output_that_nobody_writes_is_wrong(session: Session, good: Built) -> None:
     outcome = session.measure(_changed(good, LAUNCH, "return 0;"), 1)
-    assert outcome == WrongResult(float("inf"), 1e-5)
+    words = "7680 of 7680 elements of C were never written"
+    assert outcome == WrongResult(float("inf"), 1e-5, words)
 
 
 def test_a_fast_kernel_that_computes_something_else_is_wrong(
@@ -194,3 +195,28 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+SLOW = """
+import time
+from attrs import evolve
+from explorer.runtime import load_workload
+plain = load_workload("gemm")
+def slow(problem, arrays):
+    time.sleep(60)
+workload = evolve(plain, reference=slow)
+"""
+
+
+def test_a_start_that_takes_the_whole_time_names_its_phase(tmp_path: Path) -> None:
+    path = tmp_path / "slow.py"
+    path.write_text(SLOW)
+    problem, space = _space()
+    started = time.monotonic()
+    arguments = (f"{path}:workload", problem, space.machine, 1e-5, LIMIT_S, started + 3.0)
+    with Session(*arguments) as session:
+        built = session.build(_pair(space))
+        assert isinstance(built, Built)
+        with pytest.raises(ExplorerError, match="while the worker process was computing the ref"):
+            session.measure(built, 1)
+    assert time.monotonic() - started < 6.0

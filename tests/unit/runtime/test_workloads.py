@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from explorer.errors import InputError
-from explorer.runtime import bundled_workloads, load_workload
+from explorer.runtime import absolute_ref, bundled_workloads, load_workload
 
 
 def test_the_gemm_workloads_are_found_by_name() -> None:
@@ -47,6 +48,7 @@ def test_a_workload_in_a_file_is_found_by_its_name(tmp_path: Path) -> None:
         ("x = 1\n", "{path}", "say which workload"),
         ("x = 1\n", "{path}:x", "has no workload 'x': it has no workload at all"),
         ("def f(:\n", "{path}:f", "cannot be loaded: SyntaxError"),
+        ("raise SystemExit(3)\n", "{path}:f", "cannot be loaded: SystemExit: 3"),
         ("1 / 0\n", "{path}:f", "cannot be loaded: ZeroDivisionError"),
     ],
 )
@@ -59,3 +61,23 @@ def test_a_bad_reference_is_one_clear_line(
     with pytest.raises(InputError, match=message) as caught:
         load_workload(ref.format(path=path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_may_import_those_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside_the_space.py").write_text("NAME = 'gemm_nt'\n")
+    path = tmp_path / "space.py"
+    path.write_text(
+        "from beside_the_space import NAME\nfrom explorer.runtime import load_workload\n"
+        "local = load_workload(NAME)\n"
+    )
+    before = list(sys.path)
+    assert load_workload(f"{path}:local").name == "gemm_nt"
+    assert sys.path == before
+
+
+def test_a_reference_reads_the_same_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute_ref("mine.py:local") == f"{tmp_path}/mine.py:local"
+    assert absolute_ref("gemm") == "gemm"

@@ -10,6 +10,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from explorer.errors import RecordError
 from explorer.records import CompileFailed, Crashed, Measured, Outcome, TimedOut, Trial
 from explorer.records.files import drop_torn_line
 from explorer.search import (
@@ -194,3 +195,36 @@ def test_the_deadline_ends_the_search_and_the_rest_is_tried_later(tmp_path: Path
     assert len([each for each in trials if each.origin == "retry"]) == left
     assert len({each.assignment for each in trials}) == len(trials) == 20
     assert replay(sampler(), CHOICES, trials) is None
+
+
+@pytest.mark.parametrize("cut", ["all", "half", "params"])
+@pytest.mark.parametrize("lag", [0, 1])
+def test_a_study_that_lacks_trials_is_made_anew(tmp_path: Path, cut: str, lag: int) -> None:
+    path, trials = tmp_path / "study", list[Trial]()
+    with pytest.raises(Killed):
+        run(path, trials, Mortal(6), lag=lag)
+    run(path, trials, FakeEvaluator(), budget=12, lag=lag)
+    lines = path.read_text().splitlines(keepends=True)
+    if cut == "all":
+        path.unlink()
+    elif cut == "half":
+        path.write_text("".join(lines[: len(lines) // 2]))
+    else:
+        last = max(at for at, line in enumerate(lines) if '"params"' in line or "param" in line)
+        path.write_text("".join(lines[:last]))
+    before = list(trials)
+    run(path, trials, FakeEvaluator(), lag=lag)
+    assert trials[:12] == before
+    assert len({each.number for each in trials}) == len(trials) == 20
+    assert len({each.assignment for each in trials}) == 20
+    assert replay(sampler(lag), CHOICES, trials) is None
+
+
+@pytest.mark.parametrize("line", ['{"op_code": 77}', '{"hello": 1}', "[]", '{"op_code": 4}'])
+def test_a_journal_of_garbage_is_one_clear_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "study"
+    run(path, [], FakeEvaluator(), budget=4)
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(RecordError, match="is not a readable study") as caught:
+        StudyLog(sampler(), CHOICES, file_storage(path))
+    assert "\n" not in str(caught.value)

@@ -78,6 +78,13 @@ def test_a_missing_tile_size_is_an_input_error() -> None:
         build_space(gemm(8, 8, 8), CPU, {"block_M": (8,), "block_N": (8,)})
 
 
+def test_tile_sizes_have_usual_values() -> None:
+    searched = build_space(gemm(256, 256, 256), CPU)
+    assert searched.choice("block_M").domain == (16, 32, 64, 128, 256)
+    with pytest.raises(InputError, match="tile size block_M has the values 64"):
+        build_space(gemm(8, 8, 8), CPU, {**TILES, "block_M": 64})  # type: ignore[dict-item]
+
+
 def workload() -> Workload:
     return Workload(
         name="toy",

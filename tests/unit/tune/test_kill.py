@@ -47,3 +47,33 @@ def test_a_killed_process_loses_no_finished_trial(tmp_path: Path) -> None:
     assert result.trials[:kept] == before
     assert len(result.trials) == kept + 10
     assert len({each.assignment for each in result.trials}) == kept + 10
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    sizes = ["--size", "M=256", "--size", "N=256", "--size", "K=256"]
+    command = [sys.executable, "-m", "explorer", "tune", "gemm", *sizes, "--out", str(out)]
+    environment = os.environ | {"EXPLORER_CACHE": str(tmp_path / "cache")}
+    process = subprocess.Popen(
+        [*command, "--trials", "40"], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL
+    )
+    while not (out / "trials.jsonl").exists() or len(read_trials(out)) < 5:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    before = read_trials(out)
+    budget = str(len(before) + 8)
+    again = subprocess.run(
+        [*command, "--trials", budget, "--resume"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 0, again.stderr
+    after = read_trials(out)
+    assert after[: len(before)] == before
+    assert len({trial.number for trial in after}) == len(after) == len(before) + 8

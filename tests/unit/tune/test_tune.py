@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import explorer
-from explorer.errors import ExplorerError, InputError, NoLegalCandidate, RecordError
+from explorer.errors import ExplorerError, InputError, Interrupted, NoLegalCandidate, RecordError
 from explorer.machine import CPU, H200
 from explorer.records import (
     CompileFailed,
@@ -19,11 +21,14 @@ from explorer.records import (
     TimedOut,
     Trial,
     WrongResult,
+    default_folder,
     load,
 )
+from explorer.runtime import load_workload
 from explorer.schedule.bound import Schedule
 from explorer.tune import replay_run
 from explorer.tune.device import plausible
+from explorer.tune.identity import source_digest
 from explorer.tune.peak import fastest_us, limit_s
 from explorer.tune.run import Silent
 from tests.support.fakes import FakeDevice, fake_session, small_workload, tune_fake
@@ -215,6 +220,14 @@ def test_a_folder_in_the_way_is_not_touched(tmp_path: Path) -> None:
         ({"trials": -3}, "trials must be positive"),
         ({"trials": 2.5}, "trials must be a whole number"),
         ({"seconds": float("nan")}, "seconds must be positive, got nan"),
+        ({"seconds": float("inf")}, "seconds must be finite, got inf"),
+        ({"trials": 10**400}, "trials must be finite"),
+        ({"seed": "x"}, "seed must be a whole number from 0, got 'x'"),
+        ({"seed": 1.5}, "seed must be a whole number from 0, got 1.5"),
+        ({"seed": -1}, "seed must be a whole number from 0, got -1"),
+        ({"sizes": 5}, "sizes gives problem sizes by name, got 5"),
+        ({"out": 5}, "out must be the path of a folder, got 5"),
+        ({"dtype": ""}, "unknown dtype ''"),
         ({"resume": True, "out": None}, "--out is missing"),
         ({"sizes": {"Q": 4}}, "unknown size 'Q': toy has M, N, K"),
         ({"sizes": {"M": 0}}, "size M=0 must be a positive integer"),
@@ -226,6 +239,20 @@ def test_bad_requests(tmp_path: Path, options: dict[str, Any], message: str) -> 
     with pytest.raises(InputError, match=message):
         tune_fake(**{"out": tmp_path / "r", **options})
     assert not (tmp_path / "r").exists()
+
+
+def test_a_workload_is_named_not_passed() -> None:
+    with pytest.raises(InputError, match="worker processes load it from its file"):
+        explorer.tune(small_workload())  # type: ignore[arg-type]
+
+
+def test_an_interrupt_without_an_answer_has_its_own_code(tmp_path: Path) -> None:
+    def interrupted(_: Schedule) -> Outcome:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match="interrupted before the first one ended") as caught:
+        tune_fake(tmp_path / "r", session=fake_session(interrupted))
+    assert caught.value.exit_code == 130
 
 
 def test_unknown_options_are_named() -> None:
@@ -270,3 +297,71 @@ def test_the_limit_of_a_run_grows_with_its_work() -> None:
     assert limit_s(2.0 * 64**3, CPU) == 5.0
     assert 5.0 < limit_s(2.0 * 1024**3, CPU) < 10.0
     assert limit_s(2.0 * 8192**3, CPU) > 300.0
+
+
+def test_what_draws_and_computes_is_known_by_its_files(tmp_path: Path) -> None:
+    path = tmp_path / "space.py"
+
+    def digest_of(text: str, name: str = "toy") -> str | None:
+        path.write_text(text)
+        members: dict[str, Any] = {}
+        exec(compile(text, str(path), "exec"), members)
+        return source_digest(members["made"], name)
+
+    text = "SCALE = 1\ndef make(flag):\n    return lambda: (flag, SCALE)\nmade = make(True)\n"
+    first = digest_of(text)
+    assert first is not None
+    assert digest_of(text) == first
+    others = [text.replace("SCALE = 1", "SCALE = 2"), text.replace("True", "False")]
+    assert len({first, *map(digest_of, others), digest_of(text, "other")}) == 4
+    members: dict[str, Any] = {}
+    exec("made = lambda: 1", members)
+    assert source_digest(members["made"], "toy") is None
+    for name in ("gemm", "gemm_tt"):
+        shipped = load_workload(name)
+        assert source_digest(shipped.inputs, name)
+        assert source_digest(shipped.reference, name)
+
+
+def test_runs_of_one_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda _: "now")
+    paths = [default_folder("toy", "cpu") for _ in range(3)]
+    assert [path.name for path in paths] == ["toy-cpu-now", "toy-cpu-now-2", "toy-cpu-now-3"]
+    assert all(path.is_dir() for path in paths)
+
+
+def test_a_run_goes_on_without_its_study(tmp_path: Path) -> None:
+    first = tune_fake(tmp_path / "r", trials=10)
+    (tmp_path / "r" / "study.journal").unlink()
+    again = tune_fake(tmp_path / "r", trials=16, resume=True)
+    assert again.trials[:10] == first.trials
+    assert [trial.number for trial in again.trials] == list(range(16))
+    assert replay_run(load(tmp_path / "r"), small_workload()) is None
+
+
+def test_a_run_of_a_shipped_space_goes_on(tmp_path: Path) -> None:
+    shipped = load_workload("gemm")
+    sizes = {"M": 128, "N": 128, "K": 128}
+    first = tune_fake(tmp_path / "r", workload=shipped, trials=3, sizes=sizes)
+    again = tune_fake(tmp_path / "r", workload=shipped, trials=5, resume=True)
+    assert again.trials[:3] == first.trials
+    assert len(again.trials) == 5
+
+
+def test_a_changed_file_beside_the_space_is_another_study(tmp_path: Path) -> None:
+    path, beside = tmp_path / "space.py", tmp_path / "beside_this_space.py"
+    path.write_text(
+        "from attrs import evolve\nfrom beside_this_space import make\n"
+        "from explorer.runtime import load_workload\n"
+        "mine = evolve(load_workload('gemm'), inputs=lambda problem, rng: make())\n"
+    )
+    beside.write_text("def make(): return 1\n")
+    inputs = load_workload(f"{path}:mine").inputs
+    first = source_digest(inputs, "toy")
+    assert first is not None
+    beside.write_text("def make(): return 2\n")
+    assert source_digest(inputs, "toy") not in (None, first)
+    sys.modules.pop("beside_this_space")
