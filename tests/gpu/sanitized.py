@@ -28,7 +28,7 @@ def run(count: int, folder: Path) -> int:
             break
         workload, space = load_workload(layout), gemm_space(layout, sizes)
         problem = workload.problem(dict(zip("MNK", sizes, strict=True)), "bfloat16")
-        bench = CudaBench(workload, problem, "h200", 8e-3, 60.0, seed=number)
+        bench = CudaBench(workload, problem, "h200", 8e-3, 60.0, number, lambda phase: None)
         for index, (title, schedule) in enumerate(draw(space, 2, seed=number)):
             kernel = source_of(space, schedule)
             cubin = folder / f"{number}-{index}.cubin"
