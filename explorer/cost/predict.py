@@ -4,11 +4,11 @@ Of one tile the slowest role counts, its loops no faster than their rings turn. 
 unit share its engines. What device memory has to deliver bounds the whole.
 
 Spearman's rank correlation with the measured times is 0.89 over the 400 trials of
-results/h200/gemm-8192-bfloat16 and 0.95 over the 400 of results/h200/gemm-4096-bfloat16, which were
-recorded after the figures were set on earlier runs of the same two problems (tests/unit/cost).
-Among those within 30% of the best it is 0.49 and 0.71, and the median prediction is 12% and 14% too
-long: good enough to leave the slow ones out; which of the others is fastest, only a measurement
-says.
+results/h200/gemm-8192-bfloat16 and 0.95 over the 400 of results/h200/gemm-4096-bfloat16, which
+were recorded after the figures were set on earlier runs of the same two problems
+(tests/unit/cost). Among those within 30% of the best it is 0.49 and 0.71, and the median
+prediction is 12% and 14% too long: good enough to leave the slow ones out; which of the others is
+fastest, only a measurement says.
 
 Invariant: a prediction is a pure function of program and machine, and never stands where a
 measured time is expected.
