@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from explorer.codegen.cpu.elements import Place, ValueEmitter
+from explorer.codegen.cpu.helpers import Helpers
 from explorer.codegen.cpu.layout import Layout
 from explorer.codegen.cpu.scalars import c_expr, fixed
 from explorer.codegen.cpu.tails import Tail
-from explorer.codegen.cpu.writer import Helpers, Writer
+from explorer.codegen.text import Writer
 from explorer.errors import KernelError
 from explorer.expr import Const, Expr
 from explorer.ir.nodes import Op, Region

@@ -22,7 +22,7 @@ from explorer.codegen.cpu.layout import declaration, ops_of
 from explorer.codegen.cpu.loops import emit_define, emit_fill, emit_map, emit_reduce
 from explorer.codegen.cpu.scalars import c_cond, c_expr, quoted, var_name
 from explorer.codegen.cpu.sharing import share_of
-from explorer.codegen.cpu.writer import Writer
+from explorer.codegen.text import Writer
 from explorer.errors import KernelError
 from explorer.ir.access import access
 from explorer.ir.nodes import Copy, Define, Fill, Gemm, Map, Op, Reduce
@@ -77,7 +77,7 @@ class RoleEmitter:
     index: int
     context: ProgramContext
     sites: list[Site]
-    writer: Writer = Factory(Writer)
+    writer: Writer = Factory(lambda: Writer("    "))
     standing: dict[str, bool] = Factory(dict)
 
     @property

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 
 from explorer.codegen.cpu.context import ProgramContext
 from explorer.codegen.cpu.headers import header, runtime_text
+from explorer.codegen.cpu.helpers import Helpers
 from explorer.codegen.cpu.layout import Layout, layout_of
 from explorer.codegen.cpu.roles import RoleEmitter, Site, role_name
 from explorer.codegen.cpu.scalars import c_name
 from explorer.codegen.cpu.tails import Tail, tails_of
-from explorer.codegen.cpu.writer import Helpers
 from explorer.machine import Machine
 from explorer.program.launch import tile_count
 from explorer.program.nodes import Program

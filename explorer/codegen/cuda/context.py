@@ -13,7 +13,7 @@ from explorer.codegen.cuda.counters import Counter
 from explorer.codegen.cuda.fragments import Fragment
 from explorer.codegen.cuda.plan import Site, TensorMap
 from explorer.codegen.cuda.scalars import Scalars, fixed
-from explorer.codegen.cuda.text import Writer
+from explorer.codegen.text import Writer
 from explorer.errors import ScheduleError
 from explorer.expr import Const, Expr, compare, product
 from explorer.ir.nodes import Buffer, Copy, Gemm

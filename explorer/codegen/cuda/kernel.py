@@ -25,7 +25,7 @@ from explorer.codegen.cuda.plan import (
 from explorer.codegen.cuda.prelude import BASE, used_functions
 from explorer.codegen.cuda.roles import RoleEmitter, barrier_counts
 from explorer.codegen.cuda.scalars import c_name, fixed
-from explorer.codegen.cuda.text import Writer
+from explorer.codegen.text import Writer
 from explorer.errors import ScheduleError
 from explorer.ir.access import access
 from explorer.machine import H200, Machine
@@ -55,7 +55,7 @@ def generate(program: Program, machine: Machine = H200, bound_ns: int | None = N
     """
     block = block_of(program, machine, bound_ns is not None)
     parts = warp_groups(program, machine)
-    body = Writer(depth=1)
+    body = Writer("  ", depth=1)
     _initialise(block, body)
     threads = program.num_warps * program.threads_per_warp
     entry, requested = entry_registers(parts, threads, machine)

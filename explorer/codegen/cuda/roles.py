@@ -18,7 +18,7 @@ from explorer.codegen.cuda.counters import Counter, Mode, counters_of, opens, us
 from explorer.codegen.cuda.fold import fold, loop_range
 from explorer.codegen.cuda.fragments import fragments_of
 from explorer.codegen.cuda.scalars import Scalars, c_name
-from explorer.codegen.cuda.text import Writer
+from explorer.codegen.text import Writer
 from explorer.errors import ScheduleError
 from explorer.expr import evaluate
 from explorer.ir.nodes import Copy, Define, Fill, Gemm, Map, Reduce

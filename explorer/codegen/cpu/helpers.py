@@ -1,32 +1,8 @@
-"""Lines of source with their indentation, and the helper functions that ops ask for."""
+"""The helper functions that ops ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from attrs import Factory, define
-
-
-@define
-class Writer:
-    """Collects indented lines."""
-
-    lines: list[str] = Factory(list)
-    depth: int = 0
-
-    def line(self, text: str = "") -> None:
-        """One line at the present depth."""
-        self.lines.append("    " * self.depth + text if text else "")
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """`head {` ... `}`."""
-        self.line(f"{head} {{" if head else "{")
-        self.depth += 1
-        yield
-        self.depth -= 1
-        self.line("}")
 
 
 @define

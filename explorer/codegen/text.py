@@ -10,14 +10,15 @@ from attrs import Factory, define
 
 @define
 class Writer:
-    """Collects indented lines."""
+    """Collects lines, indented by `indent` a level."""
 
+    indent: str
     lines: list[str] = Factory(list)
     depth: int = 0
 
     def line(self, text: str = "") -> None:
-        """One line at the present depth; directives stand at the margin's depth as well."""
-        self.lines.append("  " * self.depth + text if text else "")
+        """One line at the present depth."""
+        self.lines.append(self.indent * self.depth + text if text else "")
 
     @contextmanager
     def block(self, head: str = "") -> Iterator[None]:
