@@ -14,10 +14,12 @@ and modulo are floored, as in Python, and their divisors are positive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from attrs import frozen
+
+from explorer.data import digest
 
 IntLike: TypeAlias = "Expr | int"
 CondLike: TypeAlias = "Cond | bool"
@@ -38,6 +40,9 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "==": lambda a, b: a == b,
     "!=": lambda a, b: a != b,
 }
+_DIVISIONS = frozenset(("//", "%", "ceildiv"))
+# Of two equal operands these give one of them, or nothing.
+_IDEMPOTENT = frozenset(("min", "max", "-"))
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
 
 
@@ -162,6 +167,22 @@ class Select(Expr):
         return f"select({self.cond}, {self.then}, {self.otherwise})"
 
 
+@frozen(order=False)
+class Lookup(Expr):
+    """`values[index]`; the index is within the values."""
+
+    values: tuple[int, ...]
+    index: Expr
+
+    @property
+    def name(self) -> str:
+        """An identifier for the values, by content."""
+        return f"table_{digest(self.values)}"
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.index}]"
+
+
 class Cond:
     """A truth value over symbolic integers. & | ~ combine; == is structural."""
 
@@ -249,6 +270,8 @@ def const(value: IntLike) -> Expr:
     """An Expr of an int or of an Expr; TypeError for anything else (bools included)."""
     if isinstance(value, Expr):
         return value
+    if type(value) is int:
+        return Const(value)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"expected an integer or a symbolic integer, got {value!r}")
     return Const(value.__index__())
@@ -256,30 +279,43 @@ def const(value: IntLike) -> Expr:
 
 def binary(op: str, lhs: IntLike, rhs: IntLike) -> Expr:
     """The folded tree of `lhs op rhs`; ZeroDivisionError for a constant divisor below 1."""
-    a, b = const(lhs), const(rhs)
-    if op in ("//", "%", "ceildiv") and isinstance(b, Const) and b.value < 1:
-        raise ZeroDivisionError(f"'{a} {op} {b}': the divisor must be positive")
-    if isinstance(a, Const) and isinstance(b, Const):
-        return Const(_EVALUATE[op](a.value, b.value))
-    if a == Const(0) and op in ("+",):
-        return b
-    if b == Const(0) and op in ("+", "-"):
-        return a
-    if (Const(0) in (a, b) and op == "*") or (a == Const(0) and op in ("//", "%", "ceildiv")):
-        return Const(0)
-    if a == Const(1) and op == "*":
-        return b
-    if b == Const(1):
+    a = lhs if isinstance(lhs, Expr) else const(lhs)
+    b = rhs if isinstance(rhs, Expr) else const(rhs)
+    if isinstance(b, Const):
+        if op in _DIVISIONS and b.value < 1:
+            raise ZeroDivisionError(f"'{a} {op} {b}': the divisor must be positive")
+        if isinstance(a, Const):
+            return Const(_EVALUATE[op](a.value, b.value))
+        folded = _constant_on_the_right(op, a, b)
+    elif isinstance(a, Const):
+        folded = _constant_on_the_left(op, a, b)
+    else:
+        folded = None
+    if folded is not None:
+        return folded
+    if op in _IDEMPOTENT and a == b:
+        return Const(0) if op == "-" else a
+    return Binary(op, a, b)
+
+
+def _constant_on_the_right(op: str, a: Expr, b: Const) -> Expr | None:
+    if b.value == 0:
+        if op in ("+", "-"):
+            return a
+        return b if op == "*" else None
+    if b.value == 1:
         if op in ("*", "//", "ceildiv"):
             return a
-        if op == "%":
-            return Const(0)
-    if a == b:
-        if op in ("min", "max"):
-            return a
-        if op == "-":
-            return Const(0)
-    return Binary(op, a, b)
+        return Const(0) if op == "%" else None
+    return None
+
+
+def _constant_on_the_left(op: str, a: Const, b: Expr) -> Expr | None:
+    if a.value == 0:
+        if op == "+":
+            return b
+        return a if op == "*" or op in _DIVISIONS else None
+    return b if a.value == 1 and op == "*" else None
 
 
 def minimum(first: IntLike, *rest: IntLike) -> Expr:
@@ -343,11 +379,12 @@ def truth(value: CondLike) -> Cond:
 
 def compare(op: str, lhs: IntLike, rhs: IntLike) -> Cond:
     """The folded condition `lhs op rhs`, op one of < <= == !=."""
-    a, b = const(lhs), const(rhs)
+    a = lhs if isinstance(lhs, Expr) else const(lhs)
+    b = rhs if isinstance(rhs, Expr) else const(rhs)
     if isinstance(a, Const) and isinstance(b, Const):
-        return truth(_COMPARE[op](a.value, b.value))
-    if a == b:
-        return truth(op in ("<=", "=="))
+        return TRUE if _COMPARE[op](a.value, b.value) else FALSE
+    if a is b or a == b:
+        return TRUE if op in ("<=", "==") else FALSE
     return Compare(op, a, b)
 
 
@@ -358,12 +395,14 @@ def equal(lhs: IntLike, rhs: IntLike) -> Cond:
 
 def _combine(op: str, neutral: Truth, conds: tuple[CondLike, ...]) -> Cond:
     kept: list[Cond] = []
-    for cond in map(truth, conds):
+    for given in conds:
+        cond = truth(given)
         parts = cond.operands if isinstance(cond, Logic) and cond.op == op else (cond,)
         for part in parts:
-            if isinstance(part, Truth) and part != neutral:
-                return part
-            if not isinstance(part, Truth) and part not in kept:
+            if isinstance(part, Truth):
+                if part.value is not neutral.value:
+                    return part
+            elif part not in kept:
                 kept.append(part)
     if not kept:
         return neutral
@@ -400,59 +439,83 @@ def divides(divisor: IntLike, value: IntLike) -> Cond:
 
 def evaluate(expr: IntLike, env: Mapping[str, int] | None = None) -> int:
     """The value of an Expr under `env` (symbol name -> int); KeyError names a free symbol."""
+    if isinstance(expr, Const):
+        return expr.value
+    if isinstance(expr, Binary):
+        return _EVALUATE[expr.op](evaluate(expr.lhs, env), evaluate(expr.rhs, env))
+    if isinstance(expr, Param | Var):
+        if env is None or expr.name not in env:
+            raise KeyError(f"no value for '{expr.name}'")
+        return env[expr.name]
+    if isinstance(expr, Select):
+        return evaluate(expr.then if holds(expr.cond, env) else expr.otherwise, env)
+    if isinstance(expr, Lookup):
+        return expr.values[evaluate(expr.index, env)]
     if isinstance(expr, int):
         return expr
-    match expr:
-        case Const(value):
-            return value
-        case Param(name) | Var(name):
-            if env is None or name not in env:
-                raise KeyError(f"no value for '{name}'")
-            return env[name]
-        case Binary(op, lhs, rhs):
-            return _EVALUATE[op](evaluate(lhs, env), evaluate(rhs, env))
-        case Select(cond, then, otherwise):
-            return evaluate(then if holds(cond, env) else otherwise, env)
     raise TypeError(f"not a symbolic integer: {expr!r}")
 
 
 def holds(cond: CondLike, env: Mapping[str, int] | None = None) -> bool:
     """The truth of a Cond under `env`."""
+    if isinstance(cond, Truth):
+        return cond.value
+    if isinstance(cond, Compare):
+        return _COMPARE[cond.op](evaluate(cond.lhs, env), evaluate(cond.rhs, env))
+    if isinstance(cond, Not):
+        return not holds(cond.operand, env)
+    if isinstance(cond, Logic):
+        each = (holds(operand, env) for operand in cond.operands)
+        return all(each) if cond.op == "and" else any(each)
     if isinstance(cond, bool):
         return cond
-    match cond:
-        case Truth(value):
-            return value
-        case Compare(op, lhs, rhs):
-            return _COMPARE[op](evaluate(lhs, env), evaluate(rhs, env))
-        case Not(operand):
-            return not holds(operand, env)
-        case Logic("and", operands):
-            return all(holds(operand, env) for operand in operands)
-        case Logic(_, operands):
-            return any(holds(operand, env) for operand in operands)
     raise TypeError(f"not a condition: {cond!r}")
 
 
 def substitute(expr: Expr, env: Mapping[str, IntLike]) -> Expr:
     """The folded tree with every symbol named in `env` replaced."""
     match expr:
+        case Const():
+            return expr
         case Param(name) | Var(name) if name in env:
             return const(env[name])
         case Binary(op, lhs, rhs):
-            return binary(op, substitute(lhs, env), substitute(rhs, env))
+            left, right = substitute(lhs, env), substitute(rhs, env)
+            return expr if left is lhs and right is rhs else binary(op, left, right)
         case Select(cond, then, otherwise):
             return select(
                 substitute_cond(cond, env), substitute(then, env), substitute(otherwise, env)
             )
+        case Lookup(values, index):
+            return lookup(values, substitute(index, env))
     return expr
+
+
+def lookup(values: tuple[int, ...], index: IntLike) -> Expr:
+    """`values[index]`."""
+    at = const(index)
+    return Const(values[at.value]) if isinstance(at, Const) else Lookup(values, at)
+
+
+def lookups(expr: Expr) -> Iterator[Lookup]:
+    """The lookups in an Expr outside its conditions."""
+    match expr:
+        case Lookup(_, index):
+            yield expr
+            yield from lookups(index)
+        case Binary(_, lhs, rhs) | Select(_, lhs, rhs):
+            yield from lookups(lhs)
+            yield from lookups(rhs)
 
 
 def substitute_cond(cond: Cond, env: Mapping[str, IntLike]) -> Cond:
     """`substitute` for conditions."""
     match cond:
+        case Truth():
+            return cond
         case Compare(op, lhs, rhs):
-            return compare(op, substitute(lhs, env), substitute(rhs, env))
+            left, right = substitute(lhs, env), substitute(rhs, env)
+            return cond if left is lhs and right is rhs else compare(op, left, right)
         case Not(operand):
             return negate(substitute_cond(operand, env))
         case Logic("and", operands):
@@ -471,7 +534,7 @@ def symbols(node: Node) -> frozenset[Param | Var]:
             return symbols(lhs) | symbols(rhs)
         case Select(cond, then, otherwise):
             return symbols(cond) | symbols(then) | symbols(otherwise)
-        case Not(operand):
+        case Not(operand) | Lookup(_, operand):
             return symbols(operand)
         case Logic(_, operands):
             return frozenset().union(*(symbols(operand) for operand in operands))

@@ -119,8 +119,13 @@ class Machine:
     """What a schedule may use.
 
     `threads_per_warp` x `warps_per_group` threads execute one matrix instruction. `units` is the
-    number of multiprocessors (cores on the cpu). `reserved_bytes` of shared memory are taken per
-    block. `barrier_bytes` is the size of one barrier. `slots` is None where slots are packed.
+    number of multiprocessors (cores on the cpu), each with `shared_per_unit_bytes` and
+    `threads_per_unit` for all its blocks. `reserved_bytes` of shared memory are taken per block.
+    `barrier_bytes` is the size of one barrier. `slots` is None where slots are packed. Up to
+    `cluster_max` blocks form a cluster, whose members reach each other's shared memory.
+
+    A matrix op reads operands whose rows follow the reduction; those whose elements have
+    `turned_bits` may also lie across it.
 
     On a pipe machine, `simt_reserved_bytes` of shared memory are taken where a kernel has a region
     of threads, and every ordered pair of pipes has `flag_ids` flags.
@@ -139,6 +144,7 @@ class Machine:
     registers: RegisterFile | None = None
     reserved_bytes: int = 0
     shared_per_unit_bytes: int = 0
+    threads_per_unit: int = 0
     async_copy: bool = False
     async_matrix: bool = False
     timed: bool = field(default=True)
@@ -147,6 +153,8 @@ class Machine:
     pipes: tuple[Pipe, ...] = ()
     simt_reserved_bytes: int = 0
     flag_ids: int = 0
+    cluster_max: int = 1
+    turned_bits: tuple[int, ...] = ()
 
     def memory(self, scope: Scope) -> MemoryScope | None:
         """The description of an on-chip memory, None where it is unlimited or absent."""
@@ -186,8 +194,11 @@ H200 = Machine(
     registers=RegisterFile(total=65536, request_min=24, request_max=256, request_step=8),
     reserved_bytes=1024,
     shared_per_unit_bytes=233472,
+    threads_per_unit=2048,
     async_copy=True,
     async_matrix=True,
+    cluster_max=2,
+    turned_bits=(16,),
 )
 
 _TMEM = TensorMemory(columns=512, lanes=128, cell_bits=32, columns_min=32)
@@ -212,9 +223,11 @@ B200 = Machine(
     registers=RegisterFile(total=65536, request_min=24, request_max=256, request_step=8),
     reserved_bytes=1024,
     shared_per_unit_bytes=233472,
+    threads_per_unit=2048,
     async_copy=True,
     async_matrix=True,
     timed=False,
+    turned_bits=(8, 16, 32),
     tensor_memory=_TMEM,
 )
 

@@ -1,18 +1,21 @@
 """C = op(A) op(B): the four operand layouts of a general matrix multiply.
 
 `gemm` is A (M x K) times B (K x N), both row-major, what `A @ B` is in NumPy. `gemm_nt` takes B as
-N x K, `gemm_tn` A as K x M, `gemm_tt` both. 16- and 32-bit floats accumulate in float32, float64
-in float64.
+N x K, `gemm_tn` A as K x M, `gemm_tt` both. A BLAS, which counts columns first, calls `gemm` NN,
+`gemm_nt` TN and `gemm_tn` NT. Floats of up to 32 bits accumulate in float32, float64 in float64;
+fp8 products are stored as bfloat16. On the h200 float32 is multiplied as tf32; it and fp8 are read
+along the reduction only, which is `gemm_nt`.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 import explorer.lang as T
-from explorer import Arrays, Hint, Peer, Problem, Workload
+from explorer import Arrays, Hint, Peer, Problem, Workload, standard_normal
 
 TILES = {
     "cpu": {
@@ -22,36 +25,113 @@ TILES = {
     },
     "h200": {
         "block_M": (64, 128, 192, 256),
-        "block_N": (64, 96, 128, 160, 192, 224, 256),
+        "block_N": (64, 96, 112, 128, 160, 192, 224, 256),
         "block_K": (32, 64, 128),
     },
 }
 PAIR = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; {} epilogue"
+TURNS = "roles producer+consumer_0/consumer_1; rings A_shared+B_shared; {} epilogue"
 ONE = "roles producer+consumer; rings A_shared+B_shared; {} epilogue"
 
 
-def h200_hint(skeleton: str, tile: tuple[int, int, int], depth: int, nreg: int = 232) -> Hint:
-    """What fast Hopper kernels share: one warp loads, gemms lag by one, one block a processor."""
+# Two consumers with 192 accumulators a thread leave the producer the least that there is.
+WIDE_TURNS = (24, 240)
+
+
+def h200_hint(
+    skeleton: str, tile: tuple[int, int, int], depth: int, nreg: tuple[int, int] = (40, 232)
+) -> Hint:
+    """What fast Hopper kernels share: one warp loads, gemms lag by one, one block a processor.
+
+    `nreg` are the register requests of producer and consumers.
+    """
     block_M, block_N, block_K = tile
     values = {"block_M": block_M, "block_N": block_N, "block_K": block_K, "depth_A_B": depth}
     launch = {"blocks": 132, "raster": 2, "group": 8, "warps_producer": 1, "warps_consumer": 4}
-    registers = {"nreg_producer": 40, "nreg_consumer": nreg, "lag_gemm_C_local": 1}
-    return Hint(skeleton, values | launch | registers)
+    registers = dict(zip(("nreg_producer", "nreg_consumer"), nreg, strict=True))
+    return Hint(skeleton, values | launch | registers | {"lag_gemm_C_local": 1})
 
 
+def in_pairs(hint: Hint, axis: int, group: int) -> Hint:
+    """The hint in clusters of two blocks, which share the operand that the axis does not move."""
+    return Hint(hint.skeleton, {**hint.values, "cluster": 2, "cluster_axis": axis, "group": group})
+
+
+H200_UNITS = 132
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
+# Tiles for problems that have few of them; the reduction in parts fills the processors.
+FEW_TILES = (
+    (PAIR.format("staged"), (128, 128, 64), 6),
+    (PAIR.format("staged"), (128, 64, 64), 8),
+    (ONE.format("staged"), (64, 112, 64), 8),
+    (ONE.format("direct"), (64, 64, 64), 8),
+    (ONE.format("direct"), (64, 128, 64), 8),
+)
+
+
+def filling_parts(problem: Problem, tile: tuple[int, int, int]) -> int:
+    """The most parts of the reduction that run at once, each of four iterations or more."""
+    M, N, K = (-(-problem[name] // block) for name, block in zip("MNK", tile, strict=True))
+    return max(p for p in PARTS if p == 1 or (M * N * p <= H200_UNITS and 4 * p <= K))
+
+
+def h200_hints(problem: Problem) -> tuple[Hint, ...]:
+    """Those of problems with many tiles, behind those of few tiles where that is what it has."""
+    tiles = -(-problem["M"] // 128) * -(-problem["N"] // 256)
+    few = []
+    for skeleton, tile, depth in FEW_TILES if tiles < H200_UNITS else ():
+        if problem["M"] > tile[0] // 2 or tile[0] == 64:
+            hint = h200_hint(skeleton, tile, depth)
+            parts = {"split": filling_parts(problem, tile)}
+            few.append(Hint(skeleton, {**hint.values, **parts}))
+    return (*few, *MANY_TILES)
+
+
+MANY_TILES = (
+    h200_hint(PAIR.format("staged"), (128, 256, 64), 3),
+    h200_hint(PAIR.format("direct"), (128, 256, 64), 4),
+    h200_hint(PAIR.format("staged"), (128, 192, 64), 4),
+    h200_hint(PAIR.format("staged"), (256, 128, 64), 3),
+    h200_hint(PAIR.format("staged"), (128, 128, 64), 6),
+    in_pairs(h200_hint(PAIR.format("staged"), (128, 256, 64), 3), axis=1, group=8),
+    in_pairs(h200_hint(PAIR.format("staged"), (256, 128, 64), 3), axis=0, group=8),
+    h200_hint(TURNS.format("staged"), (128, 192, 64), 4, WIDE_TURNS),
+    h200_hint(TURNS.format("staged"), (128, 160, 64), 5),
+    h200_hint(TURNS.format("staged"), (128, 128, 64), 6),
+    h200_hint(TURNS.format("staged"), (64, 256, 64), 4),
+    h200_hint(ONE.format("staged"), (64, 256, 64), 4),
+    h200_hint(ONE.format("direct"), (64, 128, 64), 8),
+    h200_hint(ONE.format("direct"), (64, 64, 128), 6),
+)
 HINTS = {
-    "h200": (
-        h200_hint(PAIR.format("staged"), (128, 256, 64), 3),
-        h200_hint(PAIR.format("direct"), (128, 256, 64), 4),
-        h200_hint(PAIR.format("staged"), (128, 192, 64), 4),
-        h200_hint(PAIR.format("staged"), (256, 128, 64), 3),
-        h200_hint(PAIR.format("staged"), (128, 128, 64), 6),
-        h200_hint(ONE.format("staged"), (64, 256, 64), 4),
-        h200_hint(ONE.format("direct"), (64, 128, 64), 8),
-        h200_hint(ONE.format("direct"), (64, 64, 128), 6),
-    )
+    "h200": h200_hints,
+    # Rows of 128 bytes, as above.
+    "h200 float8_e4m3": (
+        h200_hint(PAIR.format("staged"), (128, 256, 128), 3),
+        h200_hint(PAIR.format("direct"), (128, 256, 128), 4),
+        h200_hint(TURNS.format("staged"), (128, 128, 128), 5),
+        h200_hint(PAIR.format("staged"), (128, 192, 128), 4),
+        h200_hint(PAIR.format("staged"), (256, 128, 128), 3),
+        h200_hint(PAIR.format("staged"), (128, 128, 128), 5),
+        h200_hint(ONE.format("staged"), (64, 128, 128), 6),
+    ),
+    "h200 float32": (
+        h200_hint(PAIR.format("direct"), (128, 256, 32), 4),
+        h200_hint(PAIR.format("direct"), (128, 192, 32), 5),
+        h200_hint(PAIR.format("staged"), (128, 128, 32), 4),
+        h200_hint(PAIR.format("direct"), (256, 128, 32), 4),
+        h200_hint(PAIR.format("direct"), (128, 128, 32), 6),
+    ),
 }
-TOLERANCE = {"float32": 1e-5, "float64": 1e-13, "float16": 1e-3, "bfloat16": 8e-3}
+TOLERANCE = {
+    "float32": 1e-5,
+    "float64": 1e-13,
+    "float16": 1e-3,
+    "bfloat16": 8e-3,
+    # The h200 adds fp8 products with 14 bits or so; the error grows with the reduction.
+    "float8_e4m3": 2e-2,
+}
+TOLERANCE_ON = {"h200": {"float32": 2e-3}}
 
 
 def trace(problem: Problem, transpose_a: bool, transpose_b: bool) -> T.TracedKernel:
@@ -59,6 +139,7 @@ def trace(problem: Problem, transpose_a: bool, transpose_b: bool) -> T.TracedKer
     M, N, K = problem["M"], problem["N"], problem["K"]
     dtype = problem.dtype.name
     accum_dtype = "float64" if dtype == "float64" else "float32"
+    out_dtype = output_dtype(dtype)
     block_M, block_N, block_K = map(T.Param, ("block_M", "block_N", "block_K"))
     a_shape, a_tile = ((K, M), (block_K, block_M)) if transpose_a else ((M, K), (block_M, block_K))
     b_shape, b_tile = ((N, K), (block_N, block_K)) if transpose_b else ((K, N), (block_K, block_N))
@@ -67,7 +148,7 @@ def trace(problem: Problem, transpose_a: bool, transpose_b: bool) -> T.TracedKer
     def gemm(
         A: T.Tensor(a_shape, dtype),
         B: T.Tensor(b_shape, dtype),
-        C: T.Tensor((M, N), dtype),
+        C: T.Tensor((M, N), out_dtype),
     ):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=128) as (bx, by):
             A_shared = T.alloc_shared(a_tile, dtype)
@@ -95,6 +176,11 @@ def trace(problem: Problem, transpose_a: bool, transpose_b: bool) -> T.TracedKer
     return gemm
 
 
+def output_dtype(dtype: str) -> str:
+    """The type of the product: that of the operands, bfloat16 for fp8."""
+    return "bfloat16" if dtype.startswith("float8") else dtype
+
+
 def gemm_workload(name: str, transpose_a: bool, transpose_b: bool) -> Workload:
     """The search problem of one operand layout."""
 
@@ -103,9 +189,12 @@ def gemm_workload(name: str, transpose_a: bool, transpose_b: bool) -> Workload:
         return (k, m) if transpose_a else (m, k), (n, k) if transpose_b else (k, n)
 
     def inputs(problem: Problem, rng: np.random.Generator) -> Arrays:
-        drawn = (rng.standard_normal(shape, np.float32) for shape in shapes(problem))
-        a, b = (array.astype(problem.dtype.numpy) for array in drawn)
-        return {"A": a, "B": b}
+        a_shape, b_shape = shapes(problem)
+        element = problem.dtype.numpy
+        return {
+            "A": standard_normal(rng, a_shape, element),
+            "B": standard_normal(rng, b_shape, element),
+        }
 
     def operands(arrays: Arrays, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         a, b = (arrays[name].astype(dtype, copy=False) for name in ("A", "B"))
@@ -125,7 +214,12 @@ def gemm_workload(name: str, transpose_a: bool, transpose_b: bool) -> Workload:
 
     def cublas_matmul(problem: Problem, arrays: Arrays) -> None:
         # On the device NumPy's product dispatches to cuBLAS.
-        np.matmul(*operands(arrays, problem.dtype.numpy), out=arrays["C"])
+        a, b = operands(arrays, problem.dtype.numpy)
+        np.matmul(a, b, out=arrays["C"])
+
+    def tf32_matmul(problem: Problem, arrays: Any) -> None:
+        a, b = operands(arrays, problem.dtype.numpy)
+        a.reduced_product(b, arrays["C"])
 
     def kernel(problem: Problem) -> T.TracedKernel:
         return trace(problem, transpose_a, transpose_b)
@@ -139,12 +233,34 @@ def gemm_workload(name: str, transpose_a: bool, transpose_b: bool) -> Workload:
         reference=reference,
         work=work,
         tolerance=TOLERANCE,
+        tolerance_on=TOLERANCE_ON,
         hints=HINTS,
         usual_dtypes={"h200": "bfloat16"},
-        dtypes=("float32", "float64", "float16", "bfloat16"),
-        peers=(Peer("numpy", "cpu", numpy_matmul), Peer("cublas", "h200", cublas_matmul)),
+        dtypes=("float32", "float64", "float16", "bfloat16", "float8_e4m3"),
+        peers=(
+            Peer("numpy", "cpu", numpy_matmul),
+            Peer("cublas", "h200", cublas_matmul, ("bfloat16", "float16")),
+            Peer("cublas tf32", "h200", tf32_matmul, ("float32",)),
+            Peer("torch._scaled_mm", "h200", scaled_matmul, ("float8_e4m3",), needs="torch"),
+        ),
         description=f"C = {'A.T' if transpose_a else 'A'} @ {'B.T' if transpose_b else 'B'}",
     )
+
+
+def scaled_matmul(problem: Problem, arrays: Any) -> None:
+    """A @ B.T of fp8 by cuBLASLt, with its fast accumulation; A as M x K, B as N x K."""
+    import torch  # noqa: PLC0415
+
+    fp8 = torch.float8_e4m3fn
+    a, b = (torch.from_dlpack(arrays[name].bits).view(fp8) for name in "AB")
+    c = torch.from_dlpack(arrays["C"].bits.view(np.int16)).view(torch.bfloat16)
+    one = _ones(torch)
+    torch._scaled_mm(a, b.t(), one, one, out_dtype=c.dtype, out=c, use_fast_accum=True)
+
+
+@cache
+def _ones(torch: Any) -> Any:
+    return torch.ones((), device="cuda")
 
 
 def work(problem: Problem) -> float:

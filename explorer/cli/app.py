@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from explorer.cli import doctor, inspect_commands, tune_command
+from explorer.cli import bench_command, doctor, inspect_commands, tune_command
 from explorer.cli.options import INTERRUPTED
 from explorer.cli.streams import abandon_stdout, open_missing
 from explorer.errors import EnvironmentFault, ExplorerError, InputError
@@ -31,8 +31,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("tune")(tune_command.tune)
+app.command("bench")(bench_command.bench)
 app.command("show")(inspect_commands.show)
 app.command("check")(inspect_commands.check)
+app.command("why")(inspect_commands.why)
 app.command("export")(inspect_commands.export)
 app.command("report")(inspect_commands.report)
 app.command("replay")(inspect_commands.replay)

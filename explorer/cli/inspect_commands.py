@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from explorer.cli.options import DTYPE, JSON, MACHINE, SIZE, SPACE, parse_sizes
+from explorer.cli.options import DTYPE, JSON, MACHINE, SIZE, SPACE, parse_numbers, parse_sizes
+from explorer.data import dumps
 from explorer.errors import InputError
 
 # What TileLang 0.1.15 can say: its gemms complete in place.
@@ -16,14 +18,60 @@ FOLDER = typer.Argument(metavar="DIR", help="a run folder")
 
 
 def show(
-    folder: Annotated[Path, FOLDER],
+    source: Annotated[str, typer.Argument(metavar="DIR|SPACE", help="a run folder, or a space")],
+    schedule: Annotated[Path | None, typer.Option(help="of a SPACE: this schedule")] = None,
+    machine: Annotated[str, MACHINE] = "cpu",
+    size: Annotated[list[str] | None, SIZE] = None,
+    dtype: Annotated[str | None, DTYPE] = None,
+    block: Annotated[int, typer.Option(min=0, help="whose first steps are listed")] = 0,
+    lines: Annotated[int, typer.Option(min=0, help="steps to list of each role")] = 24,
+    figure: Annotated[
+        Path | None, typer.Option(help="of a SPACE: file to draw the memory map to")
+    ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Print a recorded run: the verdict, the extremes, the best schedule, the environment."""
-    from explorer.cli.text import print_result, print_run  # noqa: PLC0415
-    from explorer.records import load  # noqa: PLC0415
-    from explorer.tune import result_of  # noqa: PLC0415
+    """Print a recorded run, or a schedule: what every role does, side by side.
 
+    Of a run folder: the verdict, the extremes, the environment and the best schedule. Of a space:
+    the schedule in a file, or a legal one that the solver builds and nothing timed. A schedule is
+    shown with iteration offsets, barriers and their arrive counts, slots and parities, and where
+    every on-chip buffer lies.
+    """
+    from explorer.cli.memory import print_memory  # noqa: PLC0415
+    from explorer.cli.role_programs import (  # noqa: PLC0415
+        print_best_roles,
+        print_roles,
+        schedule_of,
+    )
+    from explorer.cli.text import print_result, print_run  # noqa: PLC0415
+    from explorer.machine import machine_named  # noqa: PLC0415
+    from explorer.records import load  # noqa: PLC0415
+    from explorer.runtime import load_workload  # noqa: PLC0415
+    from explorer.schedule.printer import show_schedule  # noqa: PLC0415
+    from explorer.tune import result_of  # noqa: PLC0415
+    from explorer.tune.pipes import is_report  # noqa: PLC0415
+
+    folder = Path(source)
+    if not folder.exists() and _is_space(source, load_workload):
+        workload = load_workload(source)
+        if machine_named(machine).family == "pipe":
+            from explorer.cli.pipe_commands import show_space  # noqa: PLC0415
+
+            show_space(source, machine, parse_sizes(size or []), dtype, schedule, as_json)
+            return
+        kernel, found, target = schedule_of(workload, machine, size or [], dtype, schedule)
+        if as_json:
+            print(dumps(found))
+            return
+        print(show_schedule(found), end="")
+        print_roles(kernel, found, target, block, lines)
+        print_memory(kernel, found, target, figure)
+        return
+    if is_report(folder):
+        from explorer.cli.pipe_commands import show_predicted  # noqa: PLC0415
+
+        show_predicted(folder, as_json)
+        return
     run = load(folder)
     result = result_of(run)
     if as_json:
@@ -31,16 +79,34 @@ def show(
         return
     print_result(result)
     print_run(run)
+    print_best_roles(run, block, lines)
+
+
+def _is_space(source: str, load_workload: Callable[[str], object]) -> bool:
+    """Whether a name is that of a space; a file that cannot be loaded is one at fault."""
+    if ".py" in source:
+        return True
+    try:
+        load_workload(source)
+    except InputError:
+        return False
+    return True
 
 
 def check(
     space: Annotated[str, SPACE],
-    schedule: Annotated[Path | None, typer.Option(help="a schedule or best.json")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[SCHEDULE.json]", help="a schedule or best.json")
+    ] = None,
+    schedule: Annotated[Path | None, typer.Option(help="the same by name")] = None,
     machine: Annotated[str, MACHINE] = "cpu",
     size: Annotated[list[str] | None, SIZE] = None,
     dtype: Annotated[str | None, DTYPE] = None,
 ) -> int:
     """Say which rules a schedule breaks, or whether a space has a legal candidate."""
+    if file is not None and schedule is not None:
+        raise InputError(f"two schedules are given: {file} and {schedule}")
+    schedule = schedule or file
     from explorer.constraints import check as check_schedule  # noqa: PLC0415
     from explorer.machine import machine_named  # noqa: PLC0415
     from explorer.records import read_schedule  # noqa: PLC0415
@@ -50,6 +116,10 @@ def check(
 
     workload = load_workload(space)
     target = machine_named(machine)
+    if target.family == "pipe":
+        from explorer.cli.pipe_commands import check_predicted  # noqa: PLC0415
+
+        return check_predicted(space, target, parse_sizes(size or []), dtype, schedule)
     problem = workload.problem(parse_sizes(size or []), dtype, target.name)
     if target.name == "cpu":
         target = machine_here(target, problem.dtype)
@@ -64,6 +134,42 @@ def check(
     if report.ok:
         print(f"legal on {machine}")
     return 0 if report.ok else 1
+
+
+def why(
+    space: Annotated[str, SPACE],
+    choices: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="values of choices")
+    ] = None,
+    machine: Annotated[str, MACHINE] = "cpu",
+    size: Annotated[list[str] | None, SIZE] = None,
+    dtype: Annotated[str | None, DTYPE] = None,
+) -> int:
+    """Say which rules forbid some values of choices, with numbers, or show that they are legal."""
+    from explorer.machine import machine_named  # noqa: PLC0415
+    from explorer.runtime import load_workload, machine_here  # noqa: PLC0415
+    from explorer.space import SKELETON, space_of  # noqa: PLC0415
+    from explorer.tune import explain  # noqa: PLC0415
+
+    given = parse_numbers(choices or [], "choice", "depth_A_B=4")
+    workload = load_workload(space)
+    target = machine_named(machine)
+    problem = workload.problem(parse_sizes(size or []), dtype, target.name)
+    if target.name == "cpu":
+        target = machine_here(target, problem.dtype)
+    candidates = space_of(workload, problem, target)
+    found = explain(candidates, given)
+    shown = found.legal or found.tried
+    used = candidates.active(shown[SKELETON]) | {SKELETON}
+    values = " ".join(f"{name}={value}" for name, value in shown.items() if name in used)
+    print(f"{'forbidden' if found.legal is None else 'legal'}  {found.title}\n{values}")
+    told = {violation.rule for violation in found.violations}
+    for line in (*found.violations, *(r for r in found.rules if r.partition(":")[0] not in told)):
+        print(line)
+    if found.changes:
+        moves = ", ".join(f"{name} {old} to {new}" for name, old, new in found.changes)
+        print(f"nearest legal: {moves}")
+    return 1 if found.legal is None else 0
 
 
 def export(
@@ -84,10 +190,16 @@ def export(
     from explorer.runtime import load_workload  # noqa: PLC0415
     from explorer.space import space_of  # noqa: PLC0415
     from explorer.tune import first_legal, problem_of, result_of  # noqa: PLC0415
+    from explorer.tune.pipes import is_report  # noqa: PLC0415
 
     writers = {"tilelang": export_tilelang}
     if form not in writers:
         raise InputError(f"unknown format {form!r}: known are {', '.join(writers)}")
+    if machine_named(machine).family == "pipe" or is_report(Path(source)):
+        from explorer.cli.pipe_commands import export_predicted  # noqa: PLC0415
+
+        print(export_predicted(source, machine, parse_sizes(size or []), dtype), end="")
+        return
     if Path(source).is_dir():
         run = load(source)
         schedule = result_of(run).best.schedule

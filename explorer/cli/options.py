@@ -9,7 +9,7 @@ import typer
 from explorer.errors import InputError
 
 SPACE = typer.Argument(metavar="SPACE", help="a name of search_spaces/, or FILE.py:NAME")
-MACHINE = typer.Option(help="cpu or h200")
+MACHINE = typer.Option(help="cpu or h200; ascend950 is predicted")
 SIZE = typer.Option(metavar="NAME=N", help="a problem size; repeat for several")
 DTYPE = typer.Option(help="element type of the inputs")
 INTERRUPTED = 130
@@ -19,14 +19,19 @@ JSON = typer.Option("--json", help="print one JSON object on stdout")
 
 def parse_sizes(given: list[str]) -> dict[str, int]:
     """Sizes from NAME=N; InputError for anything else."""
-    sizes: dict[str, int] = {}
+    return parse_numbers(given, "--size", "M=1024")
+
+
+def parse_numbers(given: list[str], what: str, example: str) -> dict[str, int]:
+    """Whole numbers by name from NAME=N; InputError for anything else."""
+    numbers: dict[str, int] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InputError(f"--size {text!r} is not NAME=N, such as M=1024")
+            raise InputError(f"{what} {text!r} is not NAME=N, such as {example}")
         if not WHOLE.fullmatch(value):
-            raise InputError(f"size {name}={value!r} must be a positive integer")
-        if name in sizes:
-            raise InputError(f"--size {name} is given twice: {sizes[name]} and {value}")
-        sizes[name] = int(value)
-    return sizes
+            raise InputError(f"{what.lstrip('-')} {name}={value!r} must be a positive integer")
+        if name in numbers:
+            raise InputError(f"{what} {name} is given twice: {numbers[name]} and {value}")
+        numbers[name] = int(value)
+    return numbers

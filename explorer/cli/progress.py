@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 
 from explorer.records import Trial, kind_of
+from explorer.space import Case
 
 
 class Progress:
@@ -60,3 +61,39 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         self._bars.stop()
+
+
+class CaseProgress:
+    """A `Watcher` of one case of a suite: a line at its start and at every new best."""
+
+    def __init__(self, console: Console, label: str) -> None:
+        self._console, self._label = console, label
+        self._best_us: float | None = None
+
+    def phase(self, text: str) -> None:
+        """Name what is going on."""
+        self._print(text)
+
+    def trial(self, trial: Trial, done: int, best_us: float | None) -> None:
+        """Show a new best."""
+        if best_us is not None and best_us != self._best_us:
+            self._print(f"{done} trials, best {best_us:,.1f} us")
+        self._best_us = best_us
+
+    def _print(self, text: str) -> None:
+        self._console.print(f"{self._label}: {text}", highlight=False, soft_wrap=True)
+
+
+class BenchProgress:
+    """A `BenchWatcher` that prints lines on stderr."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+
+    def case(self, case: Case, number: int, count: int) -> CaseProgress:
+        """A watcher of a case."""
+        return CaseProgress(self._console, f"[{number}/{count}] {case.name}".replace("[", "\\["))
+
+    def phase(self, text: str) -> None:
+        """Name what is going on."""
+        self._console.print(text, highlight=False, soft_wrap=True)

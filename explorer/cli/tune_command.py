@@ -24,13 +24,16 @@ def tune(
     seed: Annotated[int | None, typer.Option(help="seed of the search")] = None,
     out: Annotated[Path | None, typer.Option(help="run folder to write")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    cold: Annotated[
+        bool, typer.Option("--cold", help="start without recorded winners of other runs")
+    ] = False,
     as_json: Annotated[bool, JSON] = False,
     only_compile: Annotated[
         bool,
         typer.Option("--compile-only", help="compile and predict; needs no device, times nothing"),
     ] = False,
 ) -> int:
-    """Find the fastest legal schedule, measured."""
+    """Find the fastest legal schedule: measured, or predicted where the machine is not here."""
     if only_compile and trials is None:
         from explorer.tune import COMPILED  # noqa: PLC0415
 
@@ -50,9 +53,14 @@ def tune(
         seed=seed,
         out=out,
         resume=resume,
+        recorded=not cold,
     )
     if only_compile:
         return _compile_only(request, as_json)
+    from explorer.cli.pipe_commands import is_pipe_machine, tune_predicted  # noqa: PLC0415
+
+    if is_pipe_machine(machine):
+        return tune_predicted(request, as_json)
     with Progress(request.trials) as progress, answer_alone(as_json):
         result = find(request, watcher=progress)
     if as_json:

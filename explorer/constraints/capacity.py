@@ -19,6 +19,7 @@ from explorer.expr import (
     maximum,
     minimum,
     product,
+    round_up,
     select,
     total,
 )
@@ -26,9 +27,18 @@ from explorer.ir.access import is_bulk_load
 from explorer.ir.nodes import Buffer, Op, ops
 from explorer.machine import Machine, Scope
 from explorer.memory.bulk import bulk_refusal
-from explorer.memory.footprint import barriers_bytes, slot_bytes, turned_operands
+from explorer.memory.footprint import (
+    ADDRESS_BYTES,
+    barriers_bytes,
+    slot_bytes,
+    tensor_columns,
+    turned_operands,
+)
+from explorer.memory.packing import arena_fits
+from explorer.memory.places import POOL_BYTES
+from explorer.program.launch import shared_by
 from explorer.schedule.extensions import CopyRoute
-from explorer.schedule.plan import Plan, PlanOp, PlanRole
+from explorer.schedule.plan import Plan, PlanRole
 
 # Registers of a thread besides its fragments: addresses, loop counters, descriptors, epilogue.
 OVERHEAD_REGISTERS = 40
@@ -53,21 +63,74 @@ def smem_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     memory = machine.memory(Scope.SHARED)
     if memory is None:
         return
-    shared = [buffer for buffer in plan.kernel.buffers if buffer.scope == Scope.SHARED]
+    pools = [pool for pool in plan.kernel.pools if pool.scope == Scope.SHARED]
+    if machine.slots is not None:
+        pools = []  # padded slots lie apart, wherever a pool placed them
+    held = {name for pool in pools for name in (pool.base, *(p.buffer for p in pool.places))}
+    shared = [
+        buffer
+        for buffer in plan.kernel.buffers
+        if buffer.scope == Scope.SHARED and buffer.name not in held
+    ]
     turned = turned_operands(ops(plan.kernel.body), machine)
-    parts: list[str] = []
-    values: dict[str, Expr] = {}
+    parts = [f"pool {pool.name} {{p{index}}} B" for index, pool in enumerate(pools)]
+    values = {f"p{index}": round_up(pool.size, POOL_BYTES) for index, pool in enumerate(pools)}
+    pooled = total(values.values())
     for index, buffer in enumerate(shared):
         values[f"v{index}"] = versions(plan, buffer.name)
         values[f"b{index}"] = slot_bytes(buffer, machine, turned)
         parts.append(f"{buffer.name} {{v{index}}} x {{b{index}}} B")
     values["barriers"] = barriers_bytes([p.depth for p in plan.pipelines], machine)
     values["limit"] = const(memory.capacity_bytes)
-    values["total"] = total(
+    if _own_tensor_memory(plan):
+        parts.append("tensor memory address {address} B")
+        values["address"] = const(ADDRESS_BYTES)
+        pooled = pooled + ADDRESS_BYTES
+    values["total"] = pooled + total(
         [values[f"v{i}"] * values[f"b{i}"] for i in range(len(shared))] + [values["barriers"]]
     )
     message = " + ".join([*parts, "barriers {barriers} B"]) + " = {total} B > {limit} B"
     yield require(values["total"] <= memory.capacity_bytes, message, **values)
+
+
+def _own_tensor_memory(plan: Plan) -> bool:
+    """Whether a block allocates tensor memory by itself; a pool's address lies in the pool."""
+    pooled = {place.buffer for pool in plan.kernel.pools for place in pool.places}
+    return any(b.scope == Scope.TMEM and b.name not in pooled for b in plan.kernel.buffers)
+
+
+def unit_residency(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """All blocks of a persistent launch are resident: those that share a unit fit it together.
+
+    Their registers are what `entry_registers` divides.
+    """
+    memory = machine.memory(Scope.SHARED)
+    if machine.registers is None or memory is None:
+        return
+    blocks = shared_by(plan.blocks, machine)
+    turned = turned_operands(ops(plan.kernel.body), machine)
+    shared = total(
+        versions(plan, buffer.name) * slot_bytes(buffer, machine, turned)
+        for buffer in plan.kernel.buffers
+        if buffer.scope == Scope.SHARED
+    )
+    barriers = barriers_bytes([p.depth for p in plan.pipelines], machine)
+    taken = shared + barriers + machine.reserved_bytes
+    yield require(
+        any_of(blocks <= 1, blocks * taken <= machine.shared_per_unit_bytes),
+        "{blocks} blocks x {taken} B > {limit} B of a unit's shared memory",
+        blocks=blocks,
+        taken=taken,
+        limit=const(machine.shared_per_unit_bytes),
+    )
+    threads = plan.num_warps * machine.threads_per_warp
+    yield require(
+        any_of(blocks <= 1, blocks * threads <= machine.threads_per_unit),
+        "{blocks} blocks x {threads} threads > {limit} threads of a unit",
+        blocks=blocks,
+        threads=threads,
+        limit=const(machine.threads_per_unit),
+    )
 
 
 def tensor_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -80,7 +143,11 @@ def tensor_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     if memory is None:
         yield broken(f"{held[0].name} is in tensor memory, which {machine.name} has not")
         return
-    values: dict[str, Expr] = {}
+    pools = [pool for pool in plan.kernel.pools if pool.scope == Scope.TMEM]
+    pooled = {place.buffer for pool in pools for place in pool.places}
+    held = [buffer for buffer in held if buffer.name not in pooled]
+    values = {f"p{index}": pool.size for index, pool in enumerate(pools)}
+    names = [f"pool {pool.name} {{p{index}}}" for index, pool in enumerate(pools)]
     for index, buffer in enumerate(held):
         rows = product(buffer.shape[:-1])
         yield require(
@@ -89,11 +156,13 @@ def tensor_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             rows=rows,
         )
         values[f"v{index}"] = versions(plan, buffer.name)
-        values[f"c{index}"] = ceildiv(buffer.bits, maximum(rows, 1) * memory.cell_bits)
-    values["total"] = total(values[f"v{i}"] * values[f"c{i}"] for i in range(len(held)))
-    parts = " + ".join(f"{b.name} {{v{i}}} x {{c{i}}}" for i, b in enumerate(held))
+        values[f"c{index}"] = tensor_columns(buffer, memory)
+    sizes = [pool.size for pool in pools]
+    sizes += [values[f"v{i}"] * values[f"c{i}"] for i in range(len(held))]
+    values["total"] = total(sizes)
+    parts = " + ".join(names + [f"{b.name} {{v{i}}} x {{c{i}}}" for i, b in enumerate(held)])
     yield require(
-        values["total"] <= memory.columns,
+        arena_fits(sizes, memory),
         f"{parts} = {{total}} columns of tensor memory > {memory.columns}",
         **values,
     )
@@ -165,10 +234,11 @@ def register_total(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 
 def entry_registers(plan: Plan, machine: Machine) -> Expr:
-    """Registers that a thread starts with, where the whole block is to fit a unit."""
+    """Registers that a thread starts with, where all resident blocks are to fit a unit."""
     file = machine.registers
     assert file is not None
     threads = maximum(plan.num_warps, 1) * machine.threads_per_warp
+    threads = threads * shared_by(plan.blocks, machine)
     step = file.request_step
     return minimum(const(file.total) // threads // step * step, ENTRY_REGISTERS_MAX)
 
@@ -199,24 +269,9 @@ def fragment_registers(plan: Plan, role: PlanRole, machine: Machine) -> Expr:
     return ceildiv(bits, maximum(role.warps, 1) * (share * machine.threads_per_warp * 32))
 
 
-def _placed(plan: Plan, role: str) -> Iterator[Op]:
-    """The ops that a role runs."""
-    placed = {
-        entry.id
-        for scope in plan.scopes
-        for entry in scope.body(role)
-        if isinstance(entry, PlanOp)
-    }
-    return (op for op in ops(plan.kernel.body) if op.id in placed)
-
-
 def private_buffers(plan: Plan, role: str) -> tuple[Buffer, ...]:
     """The fragments and locals that a role touches, in order of allocation."""
-    touched = {
-        region.buffer.name
-        for op in _placed(plan, role)
-        for region in (*statement_access(op).reads, *statement_access(op).writes)
-    }
+    touched = {name for op in plan.ops[role] for name in statement_access(op).names}
     return tuple(b for b in plan.kernel.buffers if b.scope.private and b.name in touched)
 
 
@@ -251,8 +306,8 @@ def register_entry(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     file = machine.registers
     if file is None:
         return
-    threads = plan.num_warps * machine.threads_per_warp
-    whole = minimum(const(file.total) // threads // 8 * 8, ENTRY_REGISTERS_MAX)
+    threads = plan.num_warps * machine.threads_per_warp * shared_by(plan.blocks, machine)
+    whole = entry_registers(plan, machine)
     largest: Expr = const(0)
     for role in plan.roles:
         largest = maximum(largest, role.nreg)
@@ -308,7 +363,7 @@ def register_copies(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     if machine.registers is None or not machine.async_copy:
         return
     for role in plan.roles:
-        copies = [op.id for op in _placed(plan, role.name) if _through_threads(plan, op)]
+        copies = [op.id for op in plan.ops[role.name] if _through_threads(plan, op)]
         if copies:
             yield require(
                 any_of(equal(role.nreg, 0), const(COPY_REGISTERS) <= role.nreg),
@@ -335,6 +390,14 @@ RULES = (
         "W9.2; CUDA programming guide, compute capability 9.0: 232448 B a block",
         "fewer slots, smaller tiles, or a direct epilogue",
         smem_capacity,
+    ),
+    Rule(
+        "unit-residency",
+        "form",
+        "the resident blocks that share a unit fit its shared memory and its threads",
+        "CUDA programming guide, compute capability 9.0: 233472 B and 2048 threads a unit",
+        "one block a unit, fewer slots, or smaller tiles",
+        unit_residency,
     ),
     Rule(
         "tensor-capacity",

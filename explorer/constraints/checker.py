@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 
 from explorer.constraints.rule import Requirement, Rule
 from explorer.constraints.rules import MEANING, STRUCTURE
-from explorer.errors import ScheduleError
+from explorer.errors import InputError, ScheduleError
 from explorer.expr import holds, substitute_cond, symbols
 from explorer.ir.nodes import Kernel, replace_symbols
 from explorer.machine import Machine, machine_named
@@ -28,6 +28,7 @@ _REPAIRS: Mapping[str, range] = {
     "warps": range(1, 33),
     "nreg": range(0, 257, 8),
     "blocks": range(257),
+    "split": range(1, 33),
 }
 
 
@@ -69,6 +70,11 @@ def check(
     Params.
     """
     target = machine_named(machine) if isinstance(machine, str) else machine
+    if target.family == "pipe":
+        raise InputError(
+            f"machine {target.name} has pipes and no roles: explorer.check_pipes(...) checks its "
+            "schedules"
+        )
     if isinstance(schedule, Schedule):
         verify_binding(schedule.binding, kernel, target.name)
         concrete = kernel.at(**schedule.params)

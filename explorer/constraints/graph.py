@@ -18,13 +18,12 @@ from attrs import evolve, frozen
 
 from explorer.constraints.offsets import body_offsets
 from explorer.expr import Expr, ceildiv, const
-from explorer.ir.nodes import Block, Loop, While, walk
 from explorer.schedule.plan import Plan, PlanScope, PlanSync
 from explorer.schedule.turns import alternating, handed_out, turns
-from explorer.schedule.ws import WSScope, WSSyncKind
+from explorer.schedule.ws import WSSyncKind
 
 
-@frozen
+@frozen(cache_hash=True)
 class Event:
     """A synchronization entry of a role, or (kind None) a child loop with such entries.
 
@@ -73,33 +72,9 @@ class Graph:
         return (*self.order, *self.answers, *self.entries)
 
 
-def pipeline_scopes(plan: Plan) -> dict[str, str]:
-    """The scope of every pipeline that has one."""
-    return {
-        entry.pipeline: scope.id
-        for scope in plan.scopes
-        for _, body in scope.bodies
-        for entry in body
-        if isinstance(entry, PlanSync)
-    }
-
-
-def scope_paths(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """The scopes around every loop of the kernel, outermost first, the root among them."""
-    found: dict[str, tuple[str, ...]] = {WSScope.ROOT: ()}
-    for statement, parents in walk(plan.kernel.body):
-        if isinstance(statement, Loop | While):
-            found[statement.id] = (WSScope.ROOT, *_loops(parents))
-    return found
-
-
-def _loops(parents: tuple[Block, ...]) -> tuple[str, ...]:
-    return tuple(parent.id for parent in parents if isinstance(parent, Loop | While))
-
-
 def plan_turns(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Per scope whose iterations are handed out, the roles that take turns."""
-    return turns(plan.sides, pipeline_scopes(plan))
+    return turns(plan.sides, plan.pipeline_scopes)
 
 
 def synchronizes(plan: Plan, role: str, scope_id: str, above: tuple[str, ...] = ()) -> bool:
@@ -118,7 +93,7 @@ def graphs(plan: Plan) -> Iterator[tuple[PlanScope, Graph]]:
     if not alternating(plan.sides):
         yield from ((scope, graph(plan, scope)) for scope in plan.scopes)
         return
-    handed, paths = plan_turns(plan), scope_paths(plan)
+    handed, paths = plan_turns(plan), plan.scope_paths
     for scope in plan.scopes:
         outer = [handed[each] for each in paths.get(scope.id, ()) if each in handed]
         if not outer:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from explorer.constraints.accesses import statement_access
-from explorer.constraints.graph import pipeline_scopes, scope_paths
 from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.constraints.spans import visits
 from explorer.expr import equal
 from explorer.ir.access import is_bulk_load
-from explorer.ir.nodes import Copy, Gemm, Loop, Op, Stmt, While, ops, walk
+from explorer.ir.nodes import Copy, Gemm, Loop, Op, Stmt, While, ops
 from explorer.machine import Machine, Scope
 from explorer.schedule.extensions import CopyRoute
 from explorer.schedule.plan import Plan, PlanOp, PlanSync
@@ -19,7 +18,7 @@ from explorer.schedule.plan import Plan, PlanOp, PlanSync
 
 def nested_scopes(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """R-B4: pipelines that share a buffer stand in strictly nested scopes."""
-    scopes, above = pipeline_scopes(plan), scope_paths(plan)
+    scopes, above = plan.pipeline_scopes, plan.scope_paths
     for one, other in combinations(plan.pipelines, 2):
         shared = sorted(set(one.buffers) & set(other.buffers))
         first, second = scopes.get(one.name), scopes.get(other.name)
@@ -34,7 +33,7 @@ def nested_scopes(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 def one_pipeline_written(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """R-C6: an op's writes belong to one pipeline of its scope."""
-    scopes = pipeline_scopes(plan)
+    scopes = plan.pipeline_scopes
     for scope, op in _placed(plan):
         written = {region.buffer.name for region in statement_access(op).writes}
         rings = sorted(
@@ -62,7 +61,9 @@ def async_side(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 def async_direct(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """R-C8: an asynchronous copy is placed by itself, not inside a group or a compound loop."""
     rings = {name for pipeline in plan.pipelines for name in pipeline.buffers}
-    for _, statement, _ in _async_statements(plan, machine):
+    if not machine.async_copy:
+        return
+    for _, statement in _placed(plan):
         for copy in _async_copies(plan, statement):
             alone = len(list(ops((statement,)))) == 1 and not isinstance(statement, Loop | While)
             if not alone and isinstance(copy, Copy) and copy.dst.buffer.name in rings:
@@ -78,7 +79,7 @@ def _async_statements(plan: Plan, machine: Machine) -> Iterator[tuple[str, Stmt,
     """Every placed op or group, with its role and the pipelines that the role has acquired."""
     if not machine.async_copy:
         return
-    statements = {s.id: s for s, _ in walk(plan.kernel.body)}
+    statements = plan.statements
     producing = {
         (role, entry.pipeline)
         for scope in plan.scopes
@@ -107,6 +108,12 @@ def tensor_memory(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                 if op.c.buffer.name not in rings:
                     yield broken(f"{op.id} accumulates into {op.c.buffer.name}, in no pipeline")
                 yield from _single_warp(plan, role, op)
+                yield require(
+                    plan.lag(op.id) <= 0,
+                    f"{op.id} has lag {{lag}}, but tensor memory's gemms free their slots "
+                    "themselves when they complete",
+                    lag=plan.lag(op.id),
+                )
 
 
 def _single_warp(plan: Plan, role: str, op: Gemm) -> Iterator[Requirement]:
@@ -119,7 +126,7 @@ def _single_warp(plan: Plan, role: str, op: Gemm) -> Iterator[Requirement]:
 
 
 def _placed(plan: Plan) -> Iterator[tuple[str, Stmt]]:
-    statements = {s.id: s for s, _ in walk(plan.kernel.body)}
+    statements = plan.statements
     for scope in plan.scopes:
         for _, body in scope.bodies:
             for entry in body:

@@ -13,9 +13,11 @@ from attrs import frozen
 
 from explorer.constraints.accesses import statement_access
 from explorer.expr import Expr, const, maximum, minimum
-from explorer.ir.nodes import Gemm, Stmt, walk
+from explorer.ir.nodes import Gemm, Stmt
 from explorer.schedule.plan import Plan, PlanEntry, PlanOp, PlanScope, PlanSync
 from explorer.schedule.ws import WSSyncKind
+
+ZERO = const(0)
 
 
 def body_offsets(plan: Plan, scope: PlanScope, role: str) -> tuple[Expr, ...]:
@@ -32,9 +34,9 @@ def body_stages(plan: Plan, scope: PlanScope, role: str) -> tuple[Expr, ...]:
     """By entry of a body, its stage."""
     body = scope.body(role)
     stated = _stated(body)
-    if all(stage == stated[0] for stage in stated):
+    if one_stage(body):
         return tuple(stated[0] for _ in body)
-    statements = {statement.id: statement for statement, _ in walk(plan.kernel.body)}
+    statements = plan.statements
     placed = {op.place: op.stage for op in placed_ops(plan, scope, role, statements, True)}
     return tuple(
         entry.stage if isinstance(entry, PlanSync) else placed.get(place, stated[0])
@@ -42,14 +44,20 @@ def body_stages(plan: Plan, scope: PlanScope, role: str) -> tuple[Expr, ...]:
     )
 
 
+def one_stage(body: tuple[PlanEntry, ...]) -> bool:
+    """Whether a body gives one stage to all its entries."""
+    first, *rest = _stated(body)
+    return all(stage == first for stage in rest)
+
+
 def _stated(body: tuple[PlanEntry, ...]) -> list[Expr]:
     """The stages that a body gives; an op at 0 gives none, unless nothing else does."""
     stages = [entry.stage for entry in body if isinstance(entry, PlanSync)]
     synchronized = bool(stages)
     for entry in body:
-        if isinstance(entry, PlanOp) and (entry.stage != const(0) or not synchronized):
+        if isinstance(entry, PlanOp) and (entry.stage != ZERO or not synchronized):
             stages.append(entry.stage)
-    return stages or [const(0)]
+    return stages or [ZERO]
 
 
 def pipeline_lag(plan: Plan, pipeline: str) -> Expr:
@@ -58,7 +66,7 @@ def pipeline_lag(plan: Plan, pipeline: str) -> Expr:
         return const(0)
     buffers = set(plan.pipeline(pipeline).buffers)
     lags: list[Expr] = [const(0)]
-    for statement, _ in walk(plan.kernel.body):
+    for statement in plan.statements.values():
         if isinstance(statement, Gemm):
             read = {region.buffer.name for region in statement_access(statement).reads}
             if read & buffers:
@@ -68,8 +76,7 @@ def pipeline_lag(plan: Plan, pipeline: str) -> Expr:
 
 def touched(statement: Stmt) -> frozenset[str]:
     """Names of all buffers that a statement reads or writes."""
-    found = statement_access(statement)
-    return frozenset(region.buffer.name for region in (*found.reads, *found.writes))
+    return statement_access(statement).names
 
 
 @frozen
@@ -109,6 +116,6 @@ def placed_ops(
             continue
         names = touched(statement)
         spans = tuple(s for name, s in opened.items() if names & bound.get(name, set()))
-        given = entry.stage if entry.stage != const(0) else smallest
+        given = entry.stage if entry.stage != ZERO else smallest
         stage = spans[0].stage if spans else given
         yield PlacedOp(place, statement, spans, stage)

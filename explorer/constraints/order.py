@@ -25,11 +25,6 @@ from explorer.schedule.plan import Plan, PlanScope, PlanSync
 from explorer.schedule.ws import WSScope
 
 
-def statements_of(plan: Plan) -> dict[str, Stmt]:
-    """The statements of a plan's kernel by id, in program order."""
-    return {statement.id: statement for statement, _ in walk(plan.kernel.body)}
-
-
 def _earlier(a: Expr, place_a: int, b: Expr, place_b: int) -> Cond:
     """Whether step a at its place in the body runs before step b at its place."""
     return a <= b if place_a < place_b else a < b
@@ -43,7 +38,7 @@ def program_order(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     between successive ones not where every iteration renews the buffer, which then gets as many
     copies as it needs, and not for rings, whose slots are handed back.
     """
-    statements = statements_of(plan)
+    statements = plan.statements
     order = {name: number for number, name in enumerate(statements)}
     rings = frozenset(name for pipeline in plan.pipelines for name in pipeline.buffers)
     for scope in plan.scopes:
@@ -184,7 +179,7 @@ def private_copies(plan: Plan, role: str) -> dict[str, int]:
         stages = body_stages(plan, scope, role) if scope.body(role) else ()
         if len(set(stages)) < 2 or not all(isinstance(stage, Const) for stage in stages):
             continue
-        statements = {s.id: s for s, _ in walk(plan.kernel.body)}
+        statements = plan.statements
         order = {name: number for number, name in enumerate(statements)}
         placed = list(placed_ops(plan, scope, role, statements, with_scopes=True))
         placed.sort(key=lambda op: order[op.statement.id])

@@ -7,11 +7,12 @@ from itertools import combinations
 
 from explorer.constraints.capacity import private_buffers
 from explorer.constraints.rule import Requirement, Rule, broken, require
-from explorer.expr import Expr, all_of, any_of, const, divides, equal, maximum
-from explorer.ir.nodes import Gemm, ops
+from explorer.expr import Expr, Var, all_of, any_of, const, divides, equal, maximum, symbols
+from explorer.ir.nodes import Gemm
 from explorer.machine import Machine, Scope
+from explorer.program.launch import TABLE_TILES_MAX
 from explorer.schedule.extensions import Raster
-from explorer.schedule.plan import Plan, PlanOp, PlanRole
+from explorer.schedule.plan import Plan, PlanRole
 
 
 def warp_count(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -73,13 +74,7 @@ def group_registers(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 def gemms_of(plan: Plan, role: str) -> tuple[Gemm, ...]:
     """The gemms that a role runs."""
-    placed = {
-        entry.id
-        for scope in plan.scopes
-        for entry in scope.body(role)
-        if isinstance(entry, PlanOp)
-    }
-    return tuple(op for op in ops(plan.kernel.body) if isinstance(op, Gemm) and op.id in placed)
+    return tuple(op for op in plan.ops[role] if isinstance(op, Gemm))
 
 
 def gemm_extents(gemm: Gemm) -> tuple[Expr, Expr, Expr]:
@@ -98,7 +93,9 @@ def row_groups(plan: Plan, role: PlanRole, machine: Machine) -> Expr:
 
 def matrix_tile(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """The tile of every gemm is covered by whole instructions, rows divided among warp groups."""
-    shapes = {(shape.m, shape.n): shape for shape in machine.matrix_shapes}
+    shapes: dict[int, list[int]] = {}
+    for shape in machine.matrix_shapes:
+        shapes.setdefault(shape.m, []).append(shape.n)
     tiles = {op: (m, n) for op, m, n in plan.matrix}
     for role in plan.roles:
         for gemm in gemms_of(plan, role.name):
@@ -121,7 +118,12 @@ def matrix_tile(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             m, n, k = gemm_extents(gemm)
             tile_m, tile_n = tiles[gemm.id]
             yield require(
-                any_of(*(all_of(equal(tile_m, a), equal(tile_n, b)) for a, b in shapes)),
+                any_of(
+                    *(
+                        all_of(equal(tile_m, rows), any_of(*(equal(tile_n, n) for n in columns)))
+                        for rows, columns in shapes.items()
+                    )
+                ),
                 f"{gemm.id}: {machine.name} has no matrix instruction of {{m}} x {{n}}",
                 m=tile_m,
                 n=tile_n,
@@ -160,15 +162,16 @@ def row_split(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     for role in plan.roles:
         groups = row_groups(plan, role, machine)
         by_rows = role.name in split_roles or gemms_of(plan, role.name)
-        for buffer in private_buffers(plan, role.name):
-            # Without a matrix layout, the threads of a GPU's role share a fragment in any way.
-            if not by_rows and machine.threads_per_warp > 1:
-                continue
+        # Without a matrix layout, the threads of a GPU's role share a fragment in any way.
+        if not by_rows and machine.threads_per_warp > 1:
+            continue
+        heights = {b.shape[0]: b.name for b in reversed(private_buffers(plan, role.name))}
+        for rows, name in heights.items():
             yield require(
-                divides(groups, buffer.shape[0]),
-                f"role {role.name}: {{rows}} rows of {buffer.name} are not divisible among "
+                divides(groups, rows),
+                f"role {role.name}: {{rows}} rows of {name} are not divisible among "
                 "{groups} warp groups",
-                rows=buffer.shape[0],
+                rows=rows,
                 groups=groups,
             )
     for split in plan.splits:
@@ -180,7 +183,8 @@ def row_split(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 
 def launch(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """Resident blocks fit the machine; a raster group is given only to a grouped raster."""
+    """Resident blocks fit the machine; a raster group is given only to a grouped raster, and a
+    Hilbert raster to a grid whose order a table holds."""
     grouped = tuple(Raster).index(Raster.GROUPED)
     yield require(plan.blocks >= 0, "blocks {blocks} < 0", blocks=plan.blocks)
     yield require(
@@ -193,6 +197,18 @@ def launch(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         "a grouped raster with groups of {group}",
         group=plan.group,
     )
+    hilbert = equal(plan.raster, tuple(Raster).index(Raster.HILBERT))
+    plane = [extent for _, extent in plan.kernel.grid[:2]]
+    if any(isinstance(symbol, Var) for extent in plane for symbol in symbols(extent)):
+        yield require(~hilbert, "a hilbert raster of a grid that is known at run time only")
+    elif len(plane) > 1:
+        yield require(
+            any_of(~hilbert, plane[0] * plane[1] <= TABLE_TILES_MAX),
+            "a hilbert raster of {first} x {second} tiles > {limit}",
+            first=plane[0],
+            second=plane[1],
+            limit=const(TABLE_TILES_MAX),
+        )
     if machine.registers is None:
         limit = const(2 * machine.units)
         yield require(

@@ -16,7 +16,8 @@ from explorer.schedule.extensions import CopyRoute
 from explorer.schedule.plan import Plan
 
 ASYNC_PIECE_BYTES = 4
-MATRIX_TYPES = ("bfloat16", "float16")
+# float32 operands are read as tf32: 19 of their bits.
+MATRIX_TYPES = ("bfloat16", "float16", "float32", "float8_e4m3")
 
 
 def copy_route(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -57,6 +58,21 @@ def operand_types(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                 )
 
 
+def operand_order(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """Operands lie along the reduction, unless the matrix unit turns elements of their width."""
+    if not machine.async_matrix:
+        return
+    for role in plan.roles:
+        for gemm in gemms_of(plan, role.name):
+            for region, across in ((gemm.a, gemm.transpose_a), (gemm.b, not gemm.transpose_b)):
+                element = region.buffer.dtype
+                if across and element.bits not in machine.turned_bits:
+                    yield broken(
+                        f"{gemm.id}: the rows of {region.buffer.name} lie across the reduction, "
+                        f"in which order {machine.name} reads no {element}"
+                    )
+
+
 def operand_swizzle(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """Rows of the matrix unit's shared operands are whole swizzle atoms."""
     if not machine.async_matrix:
@@ -93,6 +109,14 @@ RULES = (
         "PTX ISA, wgmma, data types",
         "choose another element type",
         operand_types,
+    ),
+    Rule(
+        "operand-order",
+        "form",
+        "operands lie along the reduction, unless their width allows both orders",
+        "PTX ISA, wgmma: only 16-bit types have transposed operands",
+        "store A as M x K and B as N x K (transpose_B), or use 16-bit elements",
+        operand_order,
     ),
     Rule(
         "operand-swizzle",

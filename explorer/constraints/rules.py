@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from explorer.constraints import (
     capacity,
+    clusters,
     dataflow,
     deadlock,
     nesting,
     order,
     pipelines,
+    pools,
+    reduction,
     roles,
     routes,
+    scalars,
     scopes,
     spans,
     turns,
@@ -33,9 +37,13 @@ MEANING: tuple[Rule, ...] = (
     *nesting.RULES,
     *order.RULES,
     *dataflow.RULES,
+    *scalars.RULES,
     *deadlock.RULES,
     *capacity.RULES,
+    *pools.RULES,
     *routes.RULES,
+    *clusters.RULES,
+    *reduction.RULES,
 )
 
 RULES: tuple[Rule, ...] = (*STRUCTURE, *MEANING)

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.constraints.accesses import statement_access
-from explorer.constraints.graph import plan_turns, scope_paths
-from explorer.constraints.offsets import body_stages, placed_ops
+from explorer.constraints.graph import plan_turns
+from explorer.constraints.offsets import body_stages, one_stage, placed_ops
 from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.expr import all_of, any_of, const, equal
 from explorer.ir.nodes import Group, If, Kernel, Loop, While, walk
 from explorer.machine import Machine
 from explorer.schedule.plan import Plan, PlanOp
 from explorer.schedule.ws import WSScope
+
+# Prologue and epilogue have a step for each iteration in flight.
+MAX_IN_FLIGHT = 64
 
 
 def extension_names(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -27,7 +30,7 @@ def extension_names(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 def scope_loops(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """R-C3: a scope is a serial or unrolled loop of unit step, or a while loop."""
-    blocks = {s.id: s for s, _ in walk(plan.kernel.body)}
+    blocks = plan.statements
     for scope in plan.scopes:
         statement = blocks.get(scope.id)
         if statement is not None and not isinstance(statement, Loop | While):
@@ -108,7 +111,7 @@ def shared_ops(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             for entry in body:
                 if isinstance(entry, PlanOp) and plan.scope(entry.id) is None:
                     runners.setdefault(entry.id, []).append(role)
-    statements = {statement.id: statement for statement, _ in walk(plan.kernel.body)}
+    statements = plan.statements
     rings = {name for pipeline in plan.pipelines for name in pipeline.buffers}
     for op, roles in runners.items():
         if len(roles) < 2 or op not in statements or _shares(plan, op, roles):
@@ -123,7 +126,7 @@ def shared_ops(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 def equal_shares(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """Roles that split rows, or take turns, run the same ops: each has a share of all of them."""
     handed = plan_turns(plan)
-    paths = scope_paths(plan)
+    paths = plan.scope_paths
     for roles, over in (
         *((split.roles, "") for split in plan.splits),
         *((roles, over) for over, roles in handed.items()),
@@ -161,8 +164,8 @@ def _inside(plan: Plan, op: str, scope_id: str) -> bool:
 
 def stage_form(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """R-H3, R-H4 and the loop's budget: stages are iterations in flight, 0 <= stage."""
-    loops = {s.id: s for s, _ in walk(plan.kernel.body) if isinstance(s, Loop)}
     for scope in plan.scopes:
+        loop = plan.statements.get(scope.id)
         for role, body in scope.bodies:
             yield require(
                 all_of(*(stage >= 0 for stage in dict.fromkeys(entry.stage for entry in body))),
@@ -172,35 +175,40 @@ def stage_form(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             if len(stages) < 2:
                 continue
             even = all_of(*(equal(stages[0], stage) for stage in stages[1:]))
-            loop = loops.get(scope.id)
-            if loop is None:
-                yield require(
-                    even, f"role {role} has stage offsets in {scope.id}, not in a for loop"
-                )
+            if not isinstance(loop, Loop | While):
+                yield require(even, f"role {role} has stage offsets in {scope.id}, not in a loop")
                 continue
-            yield require(
-                any_of(even, equal(loop.start, 0)),
-                f"role {role} has stage offsets in {scope.id}, which does not start at 0",
-            )
-            budget = max(loop.num_stages, 1)
+            if isinstance(loop, Loop):
+                yield require(
+                    any_of(even, equal(loop.start, 0)),
+                    f"role {role} has stage offsets in {scope.id}, which does not start at 0",
+                )
+            budget, limit = MAX_IN_FLIGHT, f"the {MAX_IN_FLIGHT} that are written out"
+            if isinstance(loop, Loop) and loop.num_stages < MAX_IN_FLIGHT:
+                budget = max(loop.num_stages, 1)
+                limit = f"the loop's num_stages {budget}"
             for one in stages:
                 yield require(
                     all_of(*(one - other < budget for other in stages)),
                     f"role {role} in {scope.id}: stage {{stage}} needs more iterations in flight "
-                    f"than the loop's num_stages {budget}",
+                    f"than {limit}",
                     stage=one,
                 )
 
 
 def span_stages(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """R-H2: the spans that an op touches stand at one stage."""
-    statements = {statement.id: statement for statement, _ in walk(plan.kernel.body)}
+    statements = plan.statements
     for scope in plan.scopes:
-        for role, _ in scope.bodies:
+        for role, body in scope.bodies:
+            if one_stage(body):
+                continue
             for op in placed_ops(plan, scope, role, statements, True):
                 stages = [span.stage for span in op.spans]
                 own = scope.body(role)[op.place].stage
                 stages += [own] if stages and own != const(0) else []
+                if len(stages) < 2:
+                    continue
                 yield require(
                     all_of(*(equal(stages[0], other) for other in stages[1:])),
                     f"role {role} runs {op.statement.id} inside spans of different stages: "
@@ -271,7 +279,8 @@ RULES = (
     Rule(
         "stage-form",
         "form",
-        "stages are iterations of a for loop from 0, at least 0, and fit the loop's num_stages",
+        "stages are iterations of a for loop from 0 or of a while loop, at least 0, and fit the "
+        "for loop's num_stages",
         "R-H3, R-H4; W12: a largest stage m needs m + 1 iterations in flight",
         "raise num_stages or lower the stage",
         stage_form,

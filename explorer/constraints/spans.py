@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from explorer.constraints.accesses import statement_access
-from explorer.constraints.graph import pipeline_scopes, plan_turns, scope_paths
+from explorer.constraints.graph import plan_turns
 from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.expr import Var, equal
 from explorer.ir.access import elements
-from explorer.ir.nodes import Gemm, Loop, Map, Stmt, While, ops, walk
+from explorer.ir.nodes import Gemm, Loop, Map, Stmt, While, ops
 from explorer.machine import Machine, Scope
 from explorer.schedule.plan import Plan, PlanEntry, PlanPipeline, PlanSync
 from explorer.schedule.ws import WSScope
@@ -95,25 +95,31 @@ def _visits(plan: Plan, at: Visit, scope_id: str) -> Iterator[Visit]:
     scope = plan.scope(scope_id)
     if scope is None or scope_id in at.path:
         return
-    at = evolve(at, path=(*at.path, scope_id))
+    path, opened, passed = (*at.path, scope_id), at.opened, at.passed
     for entry in scope.body(at.role):
         if not isinstance(entry, PlanSync):
-            yield evolve(at, op=entry.id)
-            yield from _visits(plan, at, entry.id)
+            visit = Visit(at.role, entry.id, path, opened, passed)
+            yield visit
+            yield from _visits(plan, visit, entry.id)
         elif entry.kind.opens:
-            at = evolve(at, opened=at.opened | {entry.pipeline})
+            opened |= {entry.pipeline}
         else:
-            closed, passed = at.opened - {entry.pipeline}, at.passed | {entry.pipeline}
-            at = evolve(at, opened=closed, passed=passed)
+            opened -= {entry.pipeline}
+            passed |= {entry.pipeline}
 
 
 def coverage(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """R-D5 to R-D9, W9.1, W9.8: data that several roles touch is ordered by pipelines."""
-    statements = {s.id: s for s, _ in walk(plan.kernel.body) if not isinstance(s, Loop | While)}
+    statements = {
+        name: statement
+        for name, statement in plan.statements.items()
+        if not isinstance(statement, Loop | While)
+    }
     rings = _Rings(plan)
     touched: dict[str, set[str]] = {}
+    seen = {role.name: tuple(visits(plan, role.name)) for role in plan.roles}
     for role in plan.roles:
-        for visit in visits(plan, role.name):
+        for visit in seen[role.name]:
             statement = statements.get(visit.op)
             if statement is None or plan.scope(visit.op) is not None:
                 continue
@@ -129,14 +135,14 @@ def coverage(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             yield broken(
                 f"roles {', '.join(sorted(parties))} touch {buffer}, which is in no pipeline"
             )
-    yield from _global_data(plan, statements)
+    yield from _global_data(plan, statements, seen)
 
 
 class _Rings:
     """The pipelines that bind each buffer, outermost first, and who stands on them."""
 
     def __init__(self, plan: Plan) -> None:
-        scopes, self.paths = pipeline_scopes(plan), scope_paths(plan)
+        scopes, self.paths = plan.pipeline_scopes, plan.scope_paths
         self.scopes = scopes
         self.bound: dict[str, list[PlanPipeline]] = {}
         for pipeline in plan.pipelines:
@@ -190,7 +196,9 @@ class _Rings:
             )
 
 
-def _global_data(plan: Plan, statements: Mapping[str, Stmt]) -> Iterator[Requirement]:
+def _global_data(
+    plan: Plan, statements: Mapping[str, Stmt], seen: Mapping[str, tuple[Visit, ...]]
+) -> Iterator[Requirement]:
     """Global data that one role writes is touched by no other: no barrier orders it."""
     handed = plan_turns(plan)
     sharing = {role: "+".join(roles) for roles in handed.values() for role in roles}
@@ -198,7 +206,7 @@ def _global_data(plan: Plan, statements: Mapping[str, Stmt]) -> Iterator[Require
     users: dict[str, set[str]] = {}
     for role in plan.roles:
         party = sharing.get(role.name, _party(plan, role.name))
-        for visit in visits(plan, role.name):
+        for visit in seen[role.name]:
             if visit.op not in statements or plan.scope(visit.op) is not None:
                 continue
             found = statement_access(statements[visit.op])
@@ -217,7 +225,10 @@ def _global_data(plan: Plan, statements: Mapping[str, Stmt]) -> Iterator[Require
 
 @frozen
 class Use:
-    """An access of a ring's buffer inside a span: its place in the kernel, its cycle's rank."""
+    """An access of a ring's buffer inside a span: its place in the kernel, its cycle's rank.
+
+    `turn` is the iteration of a round in which its role runs it, None where it runs all.
+    """
 
     op: str
     buffer: str
@@ -226,6 +237,13 @@ class Use:
     order: int
     reads: bool
     writes: bool
+    turn: int | None = None
+
+    def before(self, other: Use) -> bool:
+        """Whether the kernel has it before another access of the same iteration or round."""
+        if self.turn is None or other.turn is None:
+            return self.order < other.order
+        return (self.turn, self.order) < (other.turn, other.order)
 
 
 def ring_order(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -233,10 +251,11 @@ def ring_order(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
     A pipeline runs the producer's span of a cycle before the consumer's. Of two conflicting
     accesses the one that the kernel puts first must be in an earlier cycle, or in the same cycle
-    on the producer's side; what a consumer reads was written in its own cycle.
+    on the producer's side; what a consumer reads was written in its own cycle. Roles that take
+    turns run different iterations, in the order of their turns.
     """
-    order = {s.id: number for number, (s, _) in enumerate(walk(plan.kernel.body))}
-    scopes = pipeline_scopes(plan)
+    order = {name: number for number, name in enumerate(plan.statements)}
+    scopes = plan.pipeline_scopes
     for pipeline in plan.pipelines:
         uses = tuple(_uses(plan, pipeline, scopes.get(pipeline.name, ""), order))
         made = [use for use in uses if use.producer]
@@ -245,7 +264,7 @@ def ring_order(plan: Plan, machine: Machine) -> Iterator[Requirement]:
             for other in made:
                 if use.buffer != other.buffer or not (use.writes or other.writes):
                     continue
-                before = use.order < other.order
+                before = use.before(other)
                 if use.rank >= other.rank if before else other.rank > use.rank:
                     first, second = (use, other) if before else (other, use)
                     yield broken(
@@ -270,9 +289,11 @@ def _uses(
     scope = plan.scope(scope_id)
     if scope is None or not pipeline.buffers:
         return
-    statements = {s.id: s for s, _ in walk(plan.kernel.body)}
+    statements = plan.statements
+    in_turn = plan_turns(plan).get(scope_id, ())
     for role, body in scope.bodies:
         side: bool | None = None
+        turn = in_turn.index(role) if role in in_turn else None
         rank = -1
         for entry in body:
             if isinstance(entry, PlanSync):
@@ -287,7 +308,8 @@ def _uses(
                 read = {region.buffer.name for region in found.reads}
                 written = {region.buffer.name for region in found.writes}
                 for name in sorted((read | written) & set(pipeline.buffers)):
-                    yield Use(op, name, side, rank, order[op], name in read, name in written)
+                    reads, writes = name in read, name in written
+                    yield Use(op, name, side, rank, order[op], reads, writes, turn)
 
 
 def _placed_below(plan: Plan, name: str, role: str) -> Iterator[str]:

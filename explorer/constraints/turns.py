@@ -17,9 +17,7 @@ from explorer.constraints.graph import (
     Event,
     Graph,
     graph,
-    pipeline_scopes,
     plan_turns,
-    scope_paths,
 )
 from explorer.constraints.offsets import body_stages
 from explorer.constraints.order import renews, unconditional
@@ -49,7 +47,7 @@ from explorer.schedule.ws import WSScope, WSSyncKind
 
 def turn_form(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """Turns are taken in one counted scope around the pipeline, all alike, at one stage."""
-    scopes, paths, handed = pipeline_scopes(plan), scope_paths(plan), plan_turns(plan)
+    scopes, paths, handed = plan.pipeline_scopes, plan.scope_paths, plan_turns(plan)
     loops = {s.id: s for s, _ in walk(plan.kernel.body) if isinstance(s, Loop)}
     for side in alternating(plan.sides):
         over, own = handed_out(side, scopes), scopes.get(side.pipeline, "")
@@ -64,7 +62,7 @@ def turn_form(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         if side.roles != handed[over] or len(set(side.roles)) != len(side.roles):
             yield broken(f"{what} gives {over} other turns than {', '.join(handed[over])}")
         yield from _countable(plan, over, own, what)
-        lag = [plan.lag(op) for op, _ in plan.lags] if over == own else []
+        lag = [lag for op, lag in plan.lags if over == own and op in _directly_in(plan, own)]
         yield require(all_of(*(equal(each, 0) for each in lag)), f"{what} with a lag in its scope")
     for scope in plan.scopes:
         for role, body in scope.bodies:
@@ -74,6 +72,13 @@ def turn_form(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                 f"role {role} has stage offsets in {scope.id}, whose iterations are handed out",
             )
     yield from _one_distribution(plan, handed, paths)
+
+
+def _directly_in(plan: Plan, scope_id: str) -> set[str]:
+    """The ops and loops that some role's body of a scope names."""
+    scope = plan.scope(scope_id)
+    bodies = scope.bodies if scope else ()
+    return {e.id for _, body in bodies for e in body if not isinstance(e, PlanSync)}
 
 
 def _countable(plan: Plan, over: str, own: str, what: str) -> Iterator[Requirement]:
@@ -131,7 +136,7 @@ def turn_phase(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 
 def _phases(plan: Plan, machine: Machine, env: Mapping[str, int]) -> Iterator[Requirement]:
-    scopes, handed = pipeline_scopes(plan), plan_turns(plan)
+    scopes, handed = plan.pipeline_scopes, plan_turns(plan)
     for side in alternating(plan.sides):
         over = handed_out(side, scopes)
         scope = plan.scope(over or "")
@@ -263,7 +268,7 @@ def turn_private(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     for over, roles in plan_turns(plan).items():
         if over == WSScope.ROOT:
             continue  # private storage is fresh for every tile
-        statements = {s.id: s for s, _ in walk(plan.kernel.body)}
+        statements = plan.statements
         order = {name: number for number, name in enumerate(statements)}
         always = unconditional(plan, over)
         for role in roles:

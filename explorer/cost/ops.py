@@ -14,10 +14,14 @@ from explorer.expr import evaluate, product
 from explorer.ir.access import access
 from explorer.ir.nodes import Copy, Gemm, Region
 from explorer.machine import Machine, Scope
-from explorer.memory.bulk import bulk_box, bulk_refusal
+from explorer.memory.bulk import bulk_box, bulk_refusal, pitch_bytes
 from explorer.memory.tiles import tile_layout
 from explorer.program.nodes import Exec
 from explorer.schedule.extensions import CopyRoute
+
+SECTOR_BYTES = 32
+# The width of the operands that the figure of the matrix cores is for.
+FIGURE_BITS = 16
 
 
 @frozen
@@ -72,7 +76,8 @@ def op_cost(
             waited_us = 0.0 if step.asynchronous else matrix_us / groups + figures.drain_us
             return Cost(waited_us=waited_us, matrix_us=matrix_us, shared_us=shared_us)
         case Copy(_, _, dst) if step.route == CopyRoute.BULK:
-            shared_us = region_bytes(dst, env) / figures.shared_bytes_per_us
+            # The other blocks of a cluster deliver their shares too; they copy them.
+            shared_us = step.multicast * region_bytes(dst, env) / figures.shared_bytes_per_us
             copy_us = copy_time_us(step.op, figures)
             return Cost(own_us=figures.step_us, copy_us=copy_us, shared_us=shared_us)
         case Copy(_, src, _) if src.buffer.scope == Scope.GLOBAL:
@@ -86,14 +91,23 @@ def op_cost(
     return Cost(own_us=written / threads * figures.value_us)
 
 
+def workspace_cost(step: Exec, figures: Figures, env: Mapping[str, int]) -> Cost:
+    """The cost of handing sums over: what it reads and writes outside the role's registers."""
+    found = access(step.op)
+    outside = (r for r in (*found.reads, *found.writes) if not r.buffer.scope.private)
+    moved = sum(region_bytes(region, env) for region in outside)
+    return Cost(own_us=moved / figures.workspace_bytes_per_us)
+
+
 def matrix_time_us(
     gemm: Gemm, machine: Machine, figures: Figures, env: Mapping[str, int]
 ) -> float:
-    """2 m n k operations at the rate of one unit's matrix cores."""
+    """2 m n k operations at the rate of one unit's matrix cores, which count operand bytes."""
     rows, columns = gemm.c.extent[-2:]
     depth = gemm.a.extent[-2 if gemm.transpose_a else -1]
     flop = 2 * evaluate(product([rows, columns, depth]), env)
-    return flop / (figures.matrix_flop_per_us / machine.units)
+    width = gemm.a.buffer.dtype.bits / FIGURE_BITS
+    return flop * width / (figures.matrix_flop_per_us / machine.units)
 
 
 def operand_bytes(gemm: Gemm, machine: Machine, env: Mapping[str, int]) -> float:
@@ -105,11 +119,14 @@ def operand_bytes(gemm: Gemm, machine: Machine, env: Mapping[str, int]) -> float
 
 
 def copy_time_us(copy: Copy, figures: Figures) -> float:
-    """Rows of the copy's boxes: the engine takes as long for a short row as for one of 128 B."""
+    """Rows of the copy's boxes: the engine takes as long for a short row as for one of 128 B, and
+    longer where it has to cut memory's sectors."""
     tile = copy.dst.buffer
     rows, columns = evaluate(product(tile.shape[:-1])), evaluate(tile.shape[-1])
     box = bulk_box(copy.src, tile_layout(rows, columns, tile.dtype))
-    return box.rows * box.row_steps * box.column_steps / figures.copy_rows_per_us
+    whole = evaluate(pitch_bytes(copy.src.buffer)) % SECTOR_BYTES == 0
+    rate = figures.copy_rows_per_us / (1.0 if whole else figures.off_sector)
+    return box.rows * box.row_steps * box.column_steps / rate
 
 
 def region_bytes(region: Region, env: Mapping[str, int]) -> float:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from explorer.expr import evaluate
 from explorer.machine import Machine
-from explorer.memory.footprint import shared_layout
-from explorer.program.launch import block_count, tile_count
+from explorer.program.launch import block_count, shared_by, tile_count
 from explorer.program.nodes import Program
+from explorer.program.shared import layout_of
 
 
 @frozen
@@ -30,7 +31,8 @@ def residency(program: Program, machine: Machine) -> Residency:
 
 
 def blocks_a_unit(program: Program, machine: Machine) -> int:
-    """Blocks that fit on a unit together; the compiler may take all registers that it can."""
+    """Blocks that fit on a unit together; the compiler may take all registers that it can, but for
+    those of other blocks that the launch counts on."""
     limits = []
     if machine.shared_per_unit_bytes:
         shared = shared_bytes(program, machine) + machine.reserved_bytes
@@ -38,18 +40,16 @@ def blocks_a_unit(program: Program, machine: Machine) -> int:
     if machine.registers is not None:
         file, threads = machine.registers, program.num_warps * program.threads_per_warp
         requested = max(role.role.max_nreg or 0 for role in program.roles)
-        entry = min(file.total // threads, requested or file.request_max)
+        sharing = evaluate(shared_by(program.launch.blocks, machine))
+        entry = min(file.total // (threads * sharing), requested or file.request_max)
         limits.append(file.total // (threads * entry))
+        limits.append(machine.threads_per_unit // threads or 1)
     return max(1, min(limits, default=1))
 
 
 def shared_bytes(program: Program, machine: Machine) -> int:
     """Shared memory of a block: rings and barriers."""
-    return shared_layout(
-        [(ring.buffer, ring.versions) for ring in program.rings],
-        [barriers.depth for barriers in program.barriers],
-        machine,
-    ).total_bytes
+    return layout_of(program, machine).total_bytes
 
 
 def _ceildiv(value: int, divisor: int) -> int:

@@ -1,7 +1,8 @@
 """What a launch moves through device memory: tiles that run together read the same data once.
 
 Invariant: blocks that run together are taken to be equally far, so that what one has read is in
-the last cache for the others; nothing is kept from one wave to the next.
+the last cache for the others; nothing is kept from one wave to the next. What a cluster fetches
+once counts as before: without clusters the last cache gives it to all but the first.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from explorer.program.nodes import Program
 def memory_bytes(program: Program, running: int, env: Mapping[str, int]) -> float:
     """Bytes that all tiles move, a read that several of the `running` blocks share counted once.
 
-    `env` is the tile that stands for all.
+    `env` is the tile that stands for all. The workspace stays in the last cache, and of the parts
+    of a tile one alone stores results.
     """
     together = first_tiles(program, running)
+    handed_over = {buffer.name for buffer in program.workspace}
     moved = 0.0
     for role in program.roles:
         for step, count, here in executions(role.body, env):
@@ -32,8 +35,8 @@ def memory_bytes(program: Program, running: int, env: Mapping[str, int]) -> floa
             if src.buffer.scope == Scope.GLOBAL:
                 share = distinct_share(src, [{**here, **tile} for tile in together])
                 moved += region_bytes(src, here) * count * share
-            elif dst.buffer.scope == Scope.GLOBAL:
-                moved += region_bytes(dst, here) * count
+            elif dst.buffer.scope == Scope.GLOBAL and dst.buffer.name not in handed_over:
+                moved += region_bytes(dst, here) * count / program.launch.split
     return moved * tile_count(program)
 
 
@@ -42,7 +45,7 @@ def first_tiles(program: Program, running: int) -> list[dict[str, int]]:
     formulas = tile_indices(program.grid, program.launch)
     count = min(running, tile_count(program))
     return [
-        {name: evaluate(expr, {TILE.name: tile}) for name, expr in formulas}
+        {TILE.name: tile} | {name: evaluate(expr, {TILE.name: tile}) for name, expr in formulas}
         for tile in range(count)
     ]
 

@@ -22,7 +22,7 @@ from attrs import evolve, frozen
 from explorer.cost.figures import Figures, NoPrediction
 from explorer.cost.ops import Cost
 from explorer.expr import evaluate, holds
-from explorer.program.nodes import Drain, Exec, For, Repeat, Signal, Step, Wait, When
+from explorer.program.nodes import Drain, Exec, For, Repeat, Signal, Step, Ticket, Wait, When
 from explorer.program.steps import every_step
 from explorer.schedule.extensions import CopyRoute
 
@@ -63,6 +63,8 @@ class Walk:
                 return self._loop(step, self.body(body, middle(step, env)), env)
             case When(cond, body):
                 return self.body(body, env) if holds(cond, env) else Cost()
+            case Ticket():
+                return Cost(own_us=self.figures.ticket_us)
             case Repeat():
                 raise NoPrediction("no prediction: a loop's trip count is known at run time only")
         return Cost(own_us=self.figures.step_us)

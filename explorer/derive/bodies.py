@@ -24,7 +24,10 @@ from explorer.schedule.ws import WSScope, WSSyncKind
 
 @frozen
 class Ring:
-    """A pipeline to be placed: its buffers, its scope, the roles on its sides, its stage."""
+    """A pipeline to be placed: its buffers, its scope, the roles on its sides, its stage.
+
+    A pipeline without buffers is a token, held around the statement `section`.
+    """
 
     name: str
     buffers: tuple[str, ...]
@@ -32,6 +35,8 @@ class Ring:
     producers: tuple[str, ...]
     consumers: tuple[str, ...]
     stage: Expr = const(0)
+    depth: Expr = const(1)
+    section: str = ""
 
 
 def scope_of(kernel: Kernel, buffers: tuple[str, ...]) -> str:
@@ -97,7 +102,10 @@ def _synchronized(
     for ring in rings:
         if role not in (*ring.producers, *ring.consumers):
             continue
-        mine = [_touches(item, set(ring.buffers), role, partition) for item in items]
+        mine = [
+            item.id == ring.section or _touches(item, set(ring.buffers), role, partition)
+            for item in items
+        ]
         touching = [k for k, touches in enumerate(mine) if touches]
         opens, closes = (
             (WSSyncKind.PRODUCER_ACQUIRE, WSSyncKind.PRODUCER_COMMIT)

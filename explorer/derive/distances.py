@@ -54,7 +54,7 @@ def loop_dependences(
     exclusions: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for before, after, forward, pair in _pairs(loop, nodes):
         producer, consumer, first, second = pair
-        name = first.buffer.name
+        name = first.buffer.home
         item = owned.get(name)
         if item is not None and len(item.owners) > 1 and _owners_differ(item, producer, consumer):
             if forward:
@@ -106,7 +106,7 @@ def _conflicting(producer: TaskNode, consumer: TaskNode) -> Iterator[tuple[Regio
     for firsts, seconds in kinds:
         for first in firsts:
             for second in seconds:
-                if first.buffer.name == second.buffer.name and not first.buffer.scope.private:
+                if first.buffer.home == second.buffer.home and not first.buffer.scope.private:
                     yield first, second
 
 

@@ -13,15 +13,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from explorer.derive.ranges import Span, always, implied, opposite, spans_of
 from explorer.errors import ScheduleError
 from explorer.expr import Cond, symbols
 from explorer.ir.access import elements
 from explorer.ir.annotations import BufferVersions, IndexMode, ManualMultiBuffer, UnlimitedMemory
-from explorer.ir.nodes import Buffer, Fill, Kernel
+from explorer.ir.nodes import Buffer, Define, Fill, Kernel, ops
 from explorer.ir.task_tree import LoopNode, PipeNode, TaskNode, loop_nodes, tasks
+from explorer.ir.values import value_exprs
 from explorer.machine import Scope
 
 
@@ -46,16 +47,16 @@ class Ownership:
 
 
 def requests(kernel: Kernel) -> dict[str, Request]:
-    """The requests of all annotations; ScheduleError where two disagree on one buffer."""
+    """The requests of all annotations by storage; ScheduleError where two disagree on one."""
     found: dict[str, Request] = {}
     for note in kernel.annotations:
         match note:
             case BufferVersions(buffer, versions, mode, opted_out):
-                found[buffer] = _merged(
-                    buffer, found.get(buffer), Request(versions, mode, opted_out)
-                )
+                home = kernel.buffer(buffer).home
+                found[home] = _merged(home, found.get(home), Request(versions, mode, opted_out))
             case ManualMultiBuffer(buffer, versions):
-                found[buffer] = _merged(buffer, found.get(buffer), Request(manual=versions))
+                home = kernel.buffer(buffer).home
+                found[home] = _merged(home, found.get(home), Request(manual=versions))
     return found
 
 
@@ -96,12 +97,13 @@ def unlimited(kernel: Kernel) -> frozenset[Scope]:
 
 
 def ownership(kernel: Kernel, nodes: tuple[PipeNode, ...]) -> tuple[Ownership, ...]:
-    """The owners of every on-chip buffer of a kernel, in order of allocation."""
+    """The owners of every on-chip buffer of a kernel, views with their storage, in order of
+    allocation."""
     asked = requests(kernel)
     return tuple(
         _Owners(kernel, nodes, buffer, asked.get(buffer.name, Request())).find()
         for buffer in kernel.buffers
-        if not buffer.scope.private
+        if not buffer.scope.private and not buffer.storage
     )
 
 
@@ -115,7 +117,7 @@ class _Owners:
     def find(self) -> Ownership:
         claims = self._claims()
         if self.request.manual is not None:
-            return self._none("its versions are indexed by hand")
+            return self._unversioned("its versions are indexed by hand")
         if self.request.opted_out:
             if claims:
                 names = ", ".join(f"'{node.loop.var}'" for node in claims)
@@ -125,53 +127,79 @@ class _Owners:
                     stacklevel=2,
                 )
             return self._none("opted out with {buffer: 1}")
-        owners = claims or self._covering(self.nodes)
-        if owners is None:
-            return self._none("no loop writes it first in every iteration")
-        owners = tuple(owners)
+        owners = tuple(claims or self._covering(self.nodes) or ())
+        if not owners:
+            return self._unversioned("no loop writes it first in every iteration")
         self._verify(owners)
-        return Ownership(self.buffer, owners, self.request)
+        return Ownership(self.buffer, owners, self._limited(owners))
 
     def _none(self, reason: str) -> Ownership:
         return Ownership(self.buffer, (), self.request, reason)
+
+    def _unversioned(self, reason: str) -> Ownership:
+        asked = self.request.versions or 1
+        if asked > 1:
+            warnings.warn(
+                f"buffer '{self.buffer.name}' asks for {asked} versions and gets none: {reason}",
+                stacklevel=2,
+            )
+        return self._none(reason)
+
+    def _limited(self, owners: tuple[LoopNode, ...]) -> Request:
+        """The request; one version in L1 where a fill outside the owners initialises all."""
+        outside = [task for task in self._touching(self.nodes) if not _owner_of(owners, task)]
+        if self.buffer.scope != Scope.L1 or not outside:
+            return self.request
+        asked = self.request.versions or 1
+        if asked > 1:
+            raise ScheduleError(
+                f"buffer '{self.buffer.name}' asks for {asked} versions and is filled outside its "
+                f"owner loops, by '{outside[0].id}': in L1 that takes one version; fill it in the "
+                "loop"
+            )
+        return evolve(self.request, versions=1)
 
     def _claims(self) -> tuple[LoopNode, ...]:
         return tuple(
             node
             for node in loop_nodes(self.nodes)
-            if self.buffer.name in node.loop.multi_buffer_eligible
+            if self.buffer.name in map(self._home, node.loop.multi_buffer_eligible)
         )
 
-    def _touches(self, node: PipeNode) -> bool:
-        return any(
-            region.buffer.name == self.buffer.name
-            for task in tasks((node,))
-            for region in (*task.access.reads, *task.access.writes)
-        )
+    def _home(self, name: str) -> str:
+        return self.kernel.buffer(name).home
 
-    def _covering(self, nodes: Iterable[PipeNode], root: bool = True) -> list[LoopNode] | None:
-        """The deepest owners that cover every access below `nodes`; None where some is left."""
+    def _touching(self, nodes: tuple[PipeNode, ...]) -> list[TaskNode]:
+        return [
+            task
+            for task in tasks(nodes)
+            if any(
+                region.buffer.home == self.buffer.name
+                for region in (*task.access.reads, *task.access.writes)
+            )
+        ]
+
+    def _covering(self, nodes: Iterable[PipeNode]) -> list[LoopNode] | None:
+        """The deepest owners of every access below `nodes` but plain fills; None without them."""
         found: list[LoopNode] = []
         for node in nodes:
-            if not self._touches(node):
+            if all(map(self._initialises, self._touching((node,)))):
                 continue
             if isinstance(node, TaskNode):
-                if root and self._initialises(node):
-                    continue
                 return None
-            inner = self._covering(node.children, root=False)
+            inner = self._covering(node.children)
             if inner:
                 found += inner
             elif self._writes_first(node):
                 found.append(node)
             else:
                 return None
-        return found or None
+        return found
 
     def _initialises(self, task: TaskNode) -> bool:
         """A plain fill, which may stand outside every owner: it initialises each version."""
         return isinstance(task.op, Fill) and not any(
-            element.buffer.name == self.buffer.name for element in elements(task.op.value)
+            element.buffer.home == self.buffer.name for element in elements(task.op.value)
         )
 
     def _writes_first(self, loop: LoopNode) -> bool:
@@ -180,19 +208,58 @@ class _Owners:
 
     def _verify(self, owners: tuple[LoopNode, ...]) -> None:
         name = self.buffer.name
-        for owner in owners:
-            if any(owner.loop in other.loops for other in owners):
+        for inner in owners:
+            outer = _owner_of(owners, inner)
+            if outer is not None:
                 raise ScheduleError(
-                    f"buffer '{name}' has nested owners, loop '{owner.loop.var}' inside another: "
-                    "claim it in one of them"
+                    f"buffer '{name}' has nested owners, loop '{inner.loop.var}' inside "
+                    f"'{outer.loop.var}': claim it in one of them"
                 )
-            for node in loop_nodes(self.nodes):
-                sizes = (*symbols(node.loop.start), *symbols(node.loop.extent))
-                if any(str(symbol).startswith(f"{name}_") for symbol in sizes):
-                    raise ScheduleError(
-                        f"buffer '{name}' has versions and steers loop '{node.loop.var}': "
-                        f"opt out with {{{name}: 1}}"
-                    )
+        for task in self._touching(self.nodes):
+            if not _owner_of(owners, task) and not self._initialises(task):
+                loops = " and ".join(f"'{owner.loop.var}'" for owner in owners)
+                raise ScheduleError(
+                    f"buffer '{name}' is owned by loop {loops} and accessed outside, by "
+                    f"'{task.id}': only fills may stand there; claim it in a loop around all of "
+                    f"its accesses, or opt out with {{{name}: 1}}"
+                )
+        self._verify_steering(owners)
+
+    def _verify_steering(self, owners: tuple[LoopNode, ...]) -> None:
+        """A value of a version steers no loop, and only what stands in its owner."""
+        name, taken = self.buffer.name, self._values()
+        for loop in loop_nodes(self.nodes):
+            used = symbols(loop.loop.start) | symbols(loop.loop.extent)
+            if any(symbol.name in taken for symbol in used):
+                raise ScheduleError(
+                    f"buffer '{name}' has versions and steers loop '{loop.loop.var}': "
+                    f"opt out with {{{name}: 1}}"
+                )
+        every: list[PipeNode] = [*loop_nodes(self.nodes), *tasks(self.nodes)]
+        for node in every:
+            owner = _owner_of(owners, node)
+            outside = node.guards if owner is None else owner.guards
+            if any(symbol.name in taken for guard in outside for symbol in symbols(guard)):
+                raise ScheduleError(
+                    f"buffer '{name}' has versions and guards '{node.id}' outside its owner "
+                    f"loops: opt out with {{{name}: 1}}"
+                )
+
+    def _values(self) -> frozenset[str]:
+        """The scalars that depend on what the buffer holds."""
+        found: set[str] = set()
+        for task in tasks(self.nodes):
+            if isinstance(task.op, Define):
+                held = any(r.buffer.home == self.buffer.name for r in task.access.reads)
+                used = {s.name for expr in value_exprs(task.op.value) for s in symbols(expr)}
+                if held or used & found:
+                    found.add(task.op.name)
+        return frozenset(found)
+
+
+def _owner_of(owners: tuple[LoopNode, ...], node: PipeNode) -> LoopNode | None:
+    """The owner in whose body a node stands, or None."""
+    return next((owner for owner in owners if owner.loop in node.loops), None)
 
 
 @define(eq=False)
@@ -208,10 +275,10 @@ class _Epoch:
         """Whether no read comes before a write that covers it."""
         for task in tasks(tuple(nodes)):
             touched = task.access
-            reads = any(region.buffer.name == self.buffer for region in touched.reads)
+            reads = any(region.buffer.home == self.buffer for region in touched.reads)
             if reads and not self._covered(task.guards):
                 return False
-            if any(region.buffer.name == self.buffer for region in touched.writes):
+            if any(region.buffer.home == self.buffer for region in touched.writes):
                 self._write(task.guards)
         return True
 
@@ -247,7 +314,7 @@ def index_mode(kernel: Kernel, owned: Ownership) -> IndexMode:
     if asked == IndexMode.ITERATION:
         return asked
     counted = len(owned.owners) > 1 or any(
-        _conditional(kernel, owner, name) or not _flat(owner) for owner in owned.owners
+        _conditional(kernel, owner, name) or not _flat(kernel, owner) for owner in owned.owners
     )
     return IndexMode.COUNTER if counted or asked == IndexMode.COUNTER else IndexMode.ITERATION
 
@@ -262,7 +329,7 @@ def epoch_guards(kernel: Kernel, owner: LoopNode, buffer: str) -> tuple[Cond, ..
     found: tuple[Cond, ...] | None = None
     for task in tasks((owner,)):
         touched = (*task.access.reads, *task.access.writes)
-        if not any(region.buffer.name == buffer for region in touched):
+        if not any(region.buffer.home == buffer for region in touched):
             continue
         inside = task.guards[len(outside) :]
         kept = tuple(guard for guard in inside if not always(guard, spans))
@@ -276,10 +343,9 @@ def _conditional(kernel: Kernel, owner: LoopNode, buffer: str) -> bool:
     return outer or bool(epoch_guards(kernel, owner, buffer))
 
 
-def _flat(owner: LoopNode) -> bool:
-    """Whether all loops around an epoch have trip counts that depend on no other loop."""
+def _flat(kernel: Kernel, owner: LoopNode) -> bool:
+    """Whether all loops around an epoch have trip counts that depend on no loop and on no data."""
     around = (*owner.loops, owner.loop)
-    inner = {loop.var for loop in around}
-    return not any(
-        getattr(symbol, "name", "") in inner for loop in around for symbol in symbols(loop.extent)
-    )
+    varying = {loop.var for loop in around}
+    varying |= {op.name for op in ops(kernel.body) if isinstance(op, Define)}
+    return not any(symbol.name in varying for loop in around for symbol in symbols(loop.extent))

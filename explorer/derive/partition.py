@@ -3,10 +3,11 @@
 Ops fall into four duties: *load* moves global data into shared memory; *transform* prepares shared
 operands from it (dequantisation, say) with what only that needs; *store* moves shared results to
 global memory; everything else is *compute*. A partition gives each duty to a role of its own or
-leaves it with compute, and may split compute by rows between two roles.
+leaves it with compute, may split compute by rows between two roles, or let two roles compute
+whole tiles in turn.
 
 Invariant: integer scalars are defined by every role; nothing else runs twice except the ops of
-roles that split rows.
+roles that split rows or take turns.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from explorer.ir.access import access, is_bulk_load
-from explorer.ir.nodes import Copy, Define, Gemm, Kernel, Op, ops
+from explorer.ir.nodes import Copy, Define, Gemm, Kernel, Loop, Op, While, ops, walk
 from explorer.machine import Machine, Scope
 
 
@@ -32,11 +33,18 @@ class Duty(StrEnum):
 
 @frozen
 class Partition:
-    """Roles in warp order, the roles of every op, and the roles that split rows."""
+    """Roles in warp order, the roles of every op, and the roles that split rows or take turns."""
 
     roles: tuple[str, ...]
     placement: tuple[tuple[str, tuple[str, ...]], ...]
     split: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The roles by name, those that take turns joined by a slash."""
+        apart = [role for role in self.roles if role not in self.turns]
+        return "+".join([*apart, *(("/".join(self.turns),) if self.turns else ())])
 
     def roles_of(self, op: str) -> tuple[str, ...]:
         """The roles that run an op."""
@@ -46,6 +54,7 @@ class Partition:
 # The role that a duty of its own gets. Roles that only move data come first.
 _ROLE_OF = {Duty.LOAD: "producer", Duty.TRANSFORM: "transformer", Duty.STORE: "storer"}
 MOVERS = (_ROLE_OF[Duty.LOAD], _ROLE_OF[Duty.STORE])
+PAIR = ("consumer_0", "consumer_1")
 
 
 def partitions(kernel: Kernel, machine: Machine) -> Iterator[Partition]:
@@ -56,10 +65,40 @@ def partitions(kernel: Kernel, machine: Machine) -> Iterator[Partition]:
     if Duty.LOAD not in present:
         return
     has_gemm = any(isinstance(op, Gemm) for op in ops(kernel.body))  # its rows are independent
-    splits = (("consumer",), ("consumer_0", "consumer_1"))
+    splits = (("consumer",), PAIR)
     for apart in _apart(present):
         for consumers in splits if has_gemm else splits[:1]:
             yield _place(kernel, duties, apart, consumers)
+    # Turns pay where one role's epilogue runs beside the matrix ops of another.
+    in_turn = evolve(_place(kernel, duties, (Duty.LOAD,), PAIR), split=(), turns=PAIR)
+    if machine.async_matrix and main_loop(kernel, in_turn) is not None:
+        yield in_turn
+
+
+def main_loop(kernel: Kernel, partition: Partition) -> Loop | None:
+    """The loop that roles which take turns over tiles run one at a time: the root's only loop
+    with a gemm, its trip count known ahead; None where the kernel has no such loop.
+
+    All shared data in it is handed over. Behind it the roles may share what they stage.
+    """
+    loops = [s for s in kernel.body if any(isinstance(op, Gemm) for op in ops((s,)))]
+    loop = loops[0] if len(loops) == 1 else None
+    if not isinstance(loop, Loop):
+        return None
+    inside = list(ops((loop,)))
+    nested = any(isinstance(s, Loop | While) for s, _ in walk(loop.body))
+    scalars = any(isinstance(op, Define) for op in ops(kernel.body))
+    if nested or scalars or sum(isinstance(op, Gemm) for op in inside) > 1:
+        return None
+    handed = handed_over(kernel, partition)
+    shared = {
+        region.buffer.name
+        for op in inside
+        for found in (access(op),)
+        for region in (*found.reads, *found.writes)
+        if _shared(region.buffer.scope)
+    }
+    return loop if shared <= set(handed) else None
 
 
 def _apart(present: set[Duty]) -> Iterator[tuple[Duty, ...]]:

@@ -162,6 +162,8 @@ def may_meet(
     `shared` names the variables that have the same value for both; the others are independent.
     `apart` gives, for variables of the second access, their value in terms of the first's.
     """
+    if first.region.buffer != second.region.buffer:
+        return True  # two views of one storage
     one = {name: Var(f"{name}.1") for name, _ in first.spans if name not in shared}
     two: dict[str, Expr] = {
         name: Var(f"{name}.2") for name, _ in second.spans if name not in shared

@@ -3,10 +3,13 @@
 A skeleton is a role partition x a grouping of the handed-over buffers into pipelines x the route
 of the epilogue. Its Plan holds Params wherever a number is free.
 
+Two roles that compute whole tiles in turn (ping-pong) pass a token around the main loop, so that
+one multiplies while the other stores; what both stage their results in is handed on likewise.
+
 Invariant: skeletons are listed simplest first, each once; their numbers are Params named
 `warps_<role>`, `nreg_<role>`, `depth_<pipeline>`, `stage_<pipeline>`, `lag_<gemm>`, `mma_m`,
-`mma_n`, `blocks`, `raster` and `group`, so that skeletons share the choices that they have in
-common.
+`mma_n`, `blocks`, `raster`, `group`, `cluster`, `cluster_axis` and `split`, so that skeletons
+share the choices that they have in common.
 """
 
 from __future__ import annotations
@@ -17,14 +20,19 @@ from attrs import frozen
 
 from explorer.data import digest
 from explorer.derive.bodies import Ring, scope_of, scopes
-from explorer.derive.partition import MOVERS, Partition, handed_over, partitions
-from explorer.expr import Expr, Param, const, minimum
+from explorer.derive.partition import MOVERS, Partition, handed_over, main_loop, partitions
+from explorer.errors import ScheduleError
+from explorer.expr import Expr, Param, const, minimum, select
 from explorer.ir.access import access
 from explorer.ir.nodes import Copy, Gemm, Kernel, ops
 from explorer.ir.printer import kernel_digest
+from explorer.ir.uniform import uniform_copies
 from explorer.machine import Machine, Scope
+from explorer.memory.bulk import bulk_refusal
 from explorer.schedule.extensions import Extensions, Side, SideMode, Split, StagedStore
 from explorer.schedule.plan import Plan, PlanPipeline, scheduled_kernel, sequential_warps
+from explorer.schedule.reduction import reduction_of
+from explorer.schedule.ws import WSScope
 
 
 @frozen
@@ -77,7 +85,7 @@ def _groupings(kernel: Kernel, partition: Partition) -> Iterator[tuple[tuple[str
         alike.setdefault(key, []).append(name)
     together = tuple(tuple(group) for group in alike.values())
     yield together
-    if any(len(group) > 1 for group in together):
+    if not partition.turns and any(len(group) > 1 for group in together):
         yield tuple((name,) for name in names)
 
 
@@ -94,8 +102,9 @@ def _skeleton(
     staged: tuple[StagedStore, ...],
     epilogue: str,
 ) -> Skeleton:
-    rings = _rings(kernel, partition, groups)
-    numbers = {role: "consumer" if role in partition.split else role for role in partition.roles}
+    rings = (*_rings(kernel, partition, groups), *_handed_on(kernel, partition))
+    alike = (*partition.split, *partition.turns)
+    numbers = {role: "consumer" if role in alike else role for role in partition.roles}
     # Roles that only move data need few registers, all the same, and can share a warp group.
     requests = {role: "producer" if role in MOVERS else name for role, name in numbers.items()}
     registers = machine.registers is not None and len(partition.roles) > 1
@@ -110,14 +119,15 @@ def _skeleton(
     )
     gemms = [op for op in ops(kernel.body) if isinstance(op, Gemm)]
     lagging = machine.async_matrix and bool(rings)
+    cluster, cluster_axis = _clusters(kernel, machine, rings)
     plan = Plan(
         kernel=kernel,
         num_warps=num_warps,
         roles=warps,
-        pipelines=tuple(PlanPipeline(r.name, r.buffers, Param(f"depth_{r.name}")) for r in rings),
+        pipelines=tuple(PlanPipeline(r.name, r.buffers, r.depth) for r in rings),
         scopes=scopes(kernel, partition, rings),
         sides=tuple(
-            Side(ring.name, producer, SideMode.SHARED, roles)
+            _side(partition, ring.name, producer, roles)
             for ring in rings
             for producer, roles in ((True, ring.producers), (False, ring.consumers))
             if len(roles) > 1
@@ -129,11 +139,52 @@ def _skeleton(
         blocks=Param("blocks"),
         raster=Param("raster"),
         group=Param("group"),
+        cluster=cluster,
+        cluster_axis=cluster_axis,
+        split=_split(kernel, machine, partition),
     )
     grouping = " ".join("+".join(group) for group in groups) or "none"
-    return Skeleton(
-        f"roles {'+'.join(partition.roles)}; rings {grouping}; {epilogue} epilogue", plan
-    )
+    return Skeleton(f"roles {partition.title}; rings {grouping}; {epilogue} epilogue", plan)
+
+
+def _side(partition: Partition, pipeline: str, producer: bool, roles: tuple[str, ...]) -> Side:
+    if roles == partition.turns:
+        return Side(pipeline, producer, SideMode.ALTERNATING, roles, WSScope.ROOT)
+    return Side(pipeline, producer, SideMode.SHARED, roles)
+
+
+def _clusters(kernel: Kernel, machine: Machine, rings: tuple[Ring, ...]) -> tuple[Expr, Expr]:
+    """The size of clusters and their axis: open where the neighbours along it share a copy."""
+    bound = {name for ring in rings for name in ring.buffers}
+    shared = [
+        axis
+        for axis, (name, _) in enumerate(kernel.grid[:2])
+        if any(
+            copy.dst.buffer.name in bound and not bulk_refusal(copy)
+            for copy in uniform_copies(kernel, name).values()
+        )
+    ]
+    if machine.cluster_max == 1 or len(kernel.grid) < 2 or not shared:
+        return const(1), const(0)
+    size = Param("cluster")
+    return size, Param("cluster_axis") if len(shared) > 1 else select(size > 1, shared[0], 0)
+
+
+def _split(kernel: Kernel, machine: Machine, partition: Partition) -> Expr:
+    """The parts of the reduction: open where the roles that add to sums also store them."""
+    try:
+        found = reduction_of(kernel)
+    except ScheduleError:
+        return const(1)
+    gemms = {partition.roles_of(op.id) for op in ops((found.loop,)) if isinstance(op, Gemm)}
+    behind = {
+        partition.roles_of(op.id)
+        for statement in kernel.body
+        if statement.id in found.behind
+        for op in ops((statement,))
+    }
+    possible = machine.registers is not None and not partition.turns
+    return Param("split") if possible and len(gemms) == 1 and behind <= gemms else const(1)
 
 
 def _matrix_tile(gemm: Gemm, machine: Machine) -> tuple[Expr, Expr]:
@@ -155,8 +206,31 @@ def _rings(
         # Equal stages cancel, so the first ring of a scope stands at 0.
         first = scope_id not in (ring.scope for ring in rings)
         stage: Expr = const(0) if first else Param(f"stage_{name}")
-        rings.append(Ring(name, group, scope_id, producers, consumers, stage))
+        depth = Param(f"depth_{name}")
+        rings.append(Ring(name, group, scope_id, producers, consumers, stage, depth))
     return tuple(rings)
+
+
+def _handed_on(kernel: Kernel, partition: Partition) -> tuple[Ring, ...]:
+    """What roles that take turns pass to each other: the main loop, and shared buffers behind it.
+
+    One slot each: the first role of a round hands it to the second, which hands it back.
+    """
+    loop = main_loop(kernel, partition) if partition.turns else None
+    if loop is None:
+        return ()
+    first, second = ((role,) for role in partition.turns)
+    token = Ring(f"order_{loop.id}", (), WSScope.ROOT, first, second, section=loop.id)
+    handed = handed_over(kernel, partition)
+    touched = {name for op in ops(kernel.body) for name in access(op).names}
+    kept = tuple(
+        buffer.name
+        for buffer in kernel.buffers
+        if buffer.scope == Scope.SHARED and buffer.name in touched and buffer.name not in handed
+    )
+    name = pipeline_name(kept)
+    staging = (Ring(name, kept, WSScope.ROOT, first, second),) if kept else ()
+    return (token, *staging)
 
 
 def _sides(

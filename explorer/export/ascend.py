@@ -118,6 +118,9 @@ def _allocation(buffer: Buffer) -> str:
     if call is None:
         raise KernelError(f"buffer '{buffer.name}': scope {buffer.scope} is not one of ascend950")
     name = variable(buffer.name, "buffer")
+    if buffer.storage:
+        shown = f"{shape_text(buffer.shape)}, {dtype_text(buffer.dtype)}"
+        return f"{name} = T.view({variable(buffer.storage, 'buffer')}, {shown})"
     return f"{name} = T.{call}({shape_text(buffer.shape)}, {dtype_text(buffer.dtype)})"
 
 

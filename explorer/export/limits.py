@@ -26,6 +26,8 @@ def refusals(schedule: Schedule) -> tuple[str, ...]:
         *_tokens(schedule),
         *_stages(schedule),
         *_lags(schedule),
+        *_cluster(schedule),
+        *_parts(schedule),
     )
 
 
@@ -72,6 +74,21 @@ def _lags(schedule: Schedule) -> Iterator[str]:
     for lag in schedule.extensions.lags:
         if lag.lag:
             yield f"lag {lag.lag} of gemm '{lag.op}', which completes in place there; use lag 0"
+
+
+def _cluster(schedule: Schedule) -> Iterator[str]:
+    size = schedule.extensions.launch.cluster
+    if size > 1:
+        yield f"clusters of {size} blocks with multicast beside roles; use clusters of 1"
+
+
+def _parts(schedule: Schedule) -> Iterator[str]:
+    parts = schedule.extensions.launch.split
+    if parts > 1:
+        yield (
+            f"reduction in {parts} parts, whose sums the last block adds up: that is another "
+            "kernel there; use split 1"
+        )
 
 
 def _stages(schedule: Schedule) -> Iterator[str]:

@@ -15,7 +15,7 @@ from attrs import evolve
 from explorer.expr import Expr, Var, ceildiv, const, product, substitute
 from explorer.ir.nodes import Define, Group, If, Index, Kernel, Loop, walk
 from explorer.program.launch import TILE, tile_indices
-from explorer.schedule.extensions import Launch
+from explorer.schedule.extensions import Launch, Raster
 from explorer.schedule.ws import WSOpRef, WSSchedule, WSScope
 
 
@@ -28,6 +28,8 @@ def tile_loop(kernel: Kernel, ws: WSSchedule, launch: Launch) -> tuple[Kernel, W
     loop_id, step_id = _fresh("waves", taken), _fresh("tile_indices", taken)
     tiles = product([extent for _, extent in kernel.grid])
     ordinal = Var(wave) * launch.blocks + Var(block)
+    if launch.raster == Raster.HILBERT:  # no formula gives it
+        launch = evolve(launch, raster=Raster.ROW)
     indices = (
         _define(step_id, tile, ordinal),
         *(

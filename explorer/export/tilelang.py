@@ -145,7 +145,10 @@ def _tensor(tensor: Buffer) -> str:
                 "an exported kernel has all sizes fixed"
             )
     name = variable(tensor.name, "tensor")
-    return f"{name}: T.Tensor({shape_text(tensor.shape)}, {dtype_text(tensor.dtype)})"
+    shape, element = shape_text(tensor.shape), dtype_text(tensor.dtype)
+    if tensor.pitch:
+        return f"{name}: T.StridedTensor({shape}, {shape_text(tensor.strides)}, {element})"
+    return f"{name}: T.Tensor({shape}, {element})"
 
 
 def _allocation(buffer: Buffer) -> str:
@@ -165,9 +168,11 @@ def _after_allocations(export: _Export, indent: str) -> Iterator[str]:
 
 
 def _raster(export: _Export, indent: str) -> Iterator[str]:
-    """TileLang's swizzle walks strips of the second axis, every second one backwards."""
+    """TileLang's swizzle walks strips of the second axis, every second one backwards; it has no
+    Hilbert curve."""
     launch = export.schedule.extensions.launch
-    if launch.blocks or len(export.grid) < 2 or launch.raster == Raster.ROW:
+    rows = launch.raster in (Raster.ROW, Raster.HILBERT)
+    if launch.blocks or len(export.grid) < 2 or rows:
         return
     whole = expr_text(export.grid[1][1])
     strip = whole if launch.raster == Raster.COLUMN else str(launch.group)

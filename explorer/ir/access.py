@@ -7,6 +7,7 @@ accumulating gemm or reduction both read and write their destination.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from attrs import frozen
 
@@ -41,6 +42,11 @@ class Access:
 
     reads: tuple[Region, ...]
     writes: tuple[Region, ...]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The buffers that are touched."""
+        return frozenset(region.buffer.name for region in (*self.reads, *self.writes))
 
 
 def elements(value: Value) -> Iterator[Element]:
@@ -133,6 +139,8 @@ def _box(buffer: Buffer, indices: tuple[Expr, ...], axes: dict[str, Expr]) -> Re
 
 
 def _interval(index: Expr, axes: dict[str, Expr]) -> tuple[Expr | None, Expr | None]:
+    if isinstance(index, Var) and index.name in axes:
+        return const(0), axes[index.name]
     moving = [s.name for s in symbols(index) if isinstance(s, Var) and s.name in axes]
     if not moving:
         return index, const(1)

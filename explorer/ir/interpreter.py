@@ -63,8 +63,11 @@ def run(kernel: Kernel, inputs: Mapping[str, Array], **scalars: int) -> dict[str
     written = outputs(kernel)
     env = dict(scalars)
     memory = _tensors(kernel, inputs, written, env)
-    local = {b.name: poisoned(_sizes(b, env), b.dtype) for b in kernel.buffers}
+    local = {b.name: poisoned(_sizes(b, env), b.dtype) for b in kernel.buffers if not b.storage}
     memory |= local
+    memory |= {
+        b.name: seen(local[b.storage], b, _sizes(b, env)) for b in kernel.buffers if b.storage
+    }
     for position in grid_points(kernel, env):
         for name, array in local.items():
             array[...] = poison(kernel.buffer(name).dtype)
@@ -214,7 +217,7 @@ def _reduce(op: Reduce, scalars: Mapping[str, int], view: View) -> None:
 
 def poison(element: DType) -> Any:
     """The value of an element that nobody wrote: NaN, or the byte 0xA5 repeated."""
-    if element.is_float and element.bits > 4:
+    if element.is_float and element.bits >= 8:
         return np.nan
     if element.kind == "bool":
         return True
@@ -227,6 +230,12 @@ def poison(element: DType) -> Any:
 def poisoned(shape: tuple[int, ...], element: DType) -> Array:
     """An array of a stored type whose elements nobody wrote yet."""
     return np.full(shape, poison(element), dtype=element.numpy)
+
+
+def seen(storage: Array, view: Buffer, shape: tuple[int, ...]) -> Array:
+    """The array that a view shows of its storage: the same memory."""
+    result: Array = storage.reshape(-1).view(view.dtype.numpy).reshape(shape)
+    return result
 
 
 def _sizes(buffer: Buffer, env: Mapping[str, int]) -> tuple[int, ...]:

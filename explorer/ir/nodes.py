@@ -12,7 +12,8 @@ derived from its operands (`ir.access`), never declared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Self, TypeAlias, TypeVar
+from operator import is_
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from attrs import evolve, field, frozen
 
@@ -32,6 +33,7 @@ from explorer.expr import (
 )
 from explorer.ir.annotations import Annotation
 from explorer.ir.dtypes import DType
+from explorer.ir.pools import FixedPlace, Pool
 from explorer.machine import Scope
 
 # ---------------------------------------------------------------- buffers
@@ -39,17 +41,38 @@ from explorer.machine import Scope
 
 @frozen
 class Buffer:
-    """A named array of one scope; `shape` in elements."""
+    """A named array of one scope; `shape` in elements.
+
+    A view shows the bytes of the buffer `storage` in another shape or type; others own theirs.
+    Rows of a tensor may be further apart than they are long: `pitch` elements, 0 where they are
+    dense.
+    """
 
     name: str
     shape: tuple[Expr, ...]
     dtype: DType
     scope: Scope
+    storage: str = ""
+    pitch: int = 0
+
+    @property
+    def strides(self) -> tuple[Expr, ...]:
+        """Elements from an index of each dimension to the next."""
+        if not self.shape:
+            return ()
+        rows = const(self.pitch) if self.pitch else self.shape[-1]
+        outer = [rows * product(self.shape[axis + 1 : -1]) for axis in range(len(self.shape) - 1)]
+        return (*outer, const(1))
 
     @property
     def bits(self) -> Expr:
         """Its size in bits, unpadded."""
         return product(self.shape) * self.dtype.bits
+
+    @property
+    def home(self) -> str:
+        """The name of the buffer that owns its bytes."""
+        return self.storage or self.name
 
 
 @frozen
@@ -293,7 +316,7 @@ class Kernel:
 
     `grid` is the launch: (block variable, extent) pairs, fastest first. `outputs` are derived from
     the writes (`ir.access.outputs`). `params` names the open Params in order of first use,
-    `scalars` the run-time integer arguments.
+    `scalars` the run-time integer arguments. `pools` places some buffers at fixed offsets.
     """
 
     name: str
@@ -305,6 +328,7 @@ class Kernel:
     params: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    pools: tuple[Pool, ...] = ()
 
     def at(self, **sizes: int) -> Self:
         """The kernel with those Params fixed.
@@ -333,6 +357,11 @@ class Kernel:
                 return buffer
         raise KeyError(f"kernel '{self.name}' has no buffer '{name}'")
 
+    def fixed_place(self, buffer: str) -> FixedPlace | None:
+        """Where the author placed a buffer, or None."""
+        places = (place for pool in self.pools for place in pool.places)
+        return next((place for place in places if place.buffer == buffer), None)
+
     def statement(self, statement_id: str) -> Stmt:
         """The statement of that id."""
         for statement, _ in walk(self.body):
@@ -342,6 +371,7 @@ class Kernel:
 
 
 K = TypeVar("K", bound=Kernel)
+P = TypeVar("P")
 
 
 def walk(
@@ -366,57 +396,78 @@ def ops(body: tuple[Stmt, ...]) -> Iterator[Op]:
 
 @frozen
 class Rewrite:
-    """A substitution applied to whole statements: symbols by name, buffers by name."""
+    """A substitution applied to whole statements: symbols by name, buffers by name.
+
+    What it does not change it returns as it is, so that what is known of it stays known.
+    """
 
     env: Mapping[str, IntLike] = {}
     buffers: Mapping[str, Buffer] = {}
+    # By identity: what each buffer became. Most buffers stand in several operands.
+    _seen: dict[int, tuple[Buffer, Buffer]] = field(factory=dict, eq=False)
 
     def expr(self, expr: Expr) -> Expr:
         return substitute(expr, self.env) if self.env else expr
 
     def exprs(self, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(self.expr(expr) for expr in exprs)
+        return _kept(exprs, tuple(self.expr(expr) for expr in exprs))
 
     def cond(self, cond: Cond) -> Cond:
         return substitute_cond(cond, self.env)
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        renamed = self.buffers.get(buffer.name, buffer)
-        return evolve(renamed, shape=self.exprs(renamed.shape))
+        before, after = self._seen.get(id(buffer), (None, buffer))
+        if before is not buffer:
+            renamed = self.buffers.get(buffer.name, buffer)
+            after = _changed(renamed, shape=self.exprs(renamed.shape))
+            self._seen[id(buffer)] = buffer, after
+        return after
 
     def region(self, region: Region) -> Region:
-        return evolve(
-            region,
-            buffer=self.buffer(region.buffer),
-            start=self.exprs(region.start),
-            extent=self.exprs(region.extent),
-        )
+        buffer = self.buffer(region.buffer)
+        start, extent = self.exprs(region.start), self.exprs(region.extent)
+        return _changed(region, buffer=buffer, start=start, extent=extent)
 
     def value(self, value: Value) -> Value:
         match value:
             case Index(expr):
-                return Index(self.expr(expr))
+                return _changed(value, expr=self.expr(expr))
             case Element(buffer, indices):
-                return Element(self.buffer(buffer), self.exprs(indices))
-            case Unary(op, operand):
-                return Unary(op, self.value(operand))
-            case Arith(op, lhs, rhs):
-                return Arith(op, self.value(lhs), self.value(rhs))
+                return _changed(value, buffer=self.buffer(buffer), indices=self.exprs(indices))
+            case Unary(_, operand) | Cast(_, operand):
+                return _changed(value, operand=self.value(operand))
+            case Arith(_, lhs, rhs):
+                return _changed(value, lhs=self.value(lhs), rhs=self.value(rhs))
             case Where(cond, then, otherwise):
-                return Where(self.value(cond), self.value(then), self.value(otherwise))
-            case Cast(dtype, operand):
-                return Cast(dtype, self.value(operand))
+                return _changed(
+                    value,
+                    cond=self.value(cond),
+                    then=self.value(then),
+                    otherwise=self.value(otherwise),
+                )
         return value
 
+    def store(self, store: Store) -> Store:
+        return _changed(
+            store,
+            buffer=self.buffer(store.buffer),
+            indices=self.exprs(store.indices),
+            value=self.value(store.value),
+        )
+
+    def axis(self, axis: tuple[str, Expr]) -> tuple[str, Expr]:
+        extent = self.expr(axis[1])
+        return axis if extent is axis[1] else (axis[0], extent)
+
     def stmts(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(self.stmt(statement) for statement in body)
+        return _kept(body, tuple(self.stmt(statement) for statement in body))
 
     def stmt(self, node: Stmt) -> Stmt:
         match node:
-            case Copy():
-                return evolve(node, src=self.region(node.src), dst=self.region(node.dst))
+            case Copy() | Reduce():
+                return _changed(node, src=self.region(node.src), dst=self.region(node.dst))
             case Gemm():
-                return evolve(
+                return _changed(
                     node,
                     a=self.region(node.a),
                     b=self.region(node.b),
@@ -424,37 +475,45 @@ class Rewrite:
                     clear_accum=self.cond(node.clear_accum),
                 )
             case Fill():
-                return evolve(node, dst=self.region(node.dst), value=self.value(node.value))
-            case Reduce():
-                return evolve(node, src=self.region(node.src), dst=self.region(node.dst))
+                return _changed(node, dst=self.region(node.dst), value=self.value(node.value))
             case Map():
-                return evolve(
+                return _changed(
                     node,
-                    axes=tuple((name, self.expr(extent)) for name, extent in node.axes),
-                    stores=tuple(
-                        evolve(
-                            store,
-                            buffer=self.buffer(store.buffer),
-                            indices=self.exprs(store.indices),
-                            value=self.value(store.value),
-                        )
-                        for store in node.stores
-                    ),
-                    guards=tuple(self.cond(guard) for guard in node.guards),
+                    axes=_kept(node.axes, tuple(map(self.axis, node.axes))),
+                    stores=_kept(node.stores, tuple(map(self.store, node.stores))),
+                    guards=_kept(node.guards, tuple(map(self.cond, node.guards))),
                 )
             case Define():
-                return evolve(node, value=self.value(node.value))
+                return _changed(node, value=self.value(node.value))
             case Loop():
-                return evolve(
+                return _changed(
                     node,
                     start=self.expr(node.start),
                     extent=self.expr(node.extent),
                     body=self.stmts(node.body),
                 )
             case If() | While():
-                return evolve(node, cond=self.cond(node.cond), body=self.stmts(node.body))
+                return _changed(node, cond=self.cond(node.cond), body=self.stmts(node.body))
             case Group():
-                return evolve(node, body=self.stmts(node.body))
+                return _changed(node, body=self.stmts(node.body))
+
+
+def _kept(old: tuple[P, ...], new: tuple[P, ...]) -> tuple[P, ...]:
+    """`old` where `new` holds the same objects."""
+    return old if all(map(is_, old, new)) else new
+
+
+def _changed(node: P, **parts: Any) -> P:
+    """The node with those parts; the node itself where they are the ones that it has."""
+    for name, part in parts.items():
+        if getattr(node, name) is not part:
+            break
+    else:
+        return node
+    kind: Any = type(node)
+    for each in kind.__attrs_attrs__:
+        parts.setdefault(each.name, getattr(node, each.name))
+    return cast(P, kind(**parts))
 
 
 def replace_symbols(kernel: K, env: Mapping[str, IntLike]) -> K:
@@ -467,6 +526,7 @@ def replace_symbols(kernel: K, env: Mapping[str, IntLike]) -> K:
         threads=rewrite.expr(kernel.threads),
         buffers=tuple(rewrite.buffer(buffer) for buffer in kernel.buffers),
         body=rewrite.stmts(kernel.body),
+        pools=tuple(pool.at(env) for pool in kernel.pools),
     )
 
 

@@ -30,6 +30,8 @@ from explorer.ir.nodes import (
     Where,
     While,
 )
+from explorer.ir.pools import Pool
+from explorer.machine import Scope
 
 
 def show_kernel(kernel: Kernel) -> str:
@@ -45,7 +47,9 @@ def kernel_digest(kernel: Kernel) -> str:
 def show_buffer(buffer: Buffer) -> str:
     """`name: dtype[shape] in scope`."""
     shape = ", ".join(map(str, buffer.shape))
-    return f"{buffer.name}: {buffer.dtype}[{shape}] in {buffer.scope}"
+    apart = f" rows {buffer.pitch} apart" if buffer.pitch else ""
+    shown = f"{buffer.name}: {buffer.dtype}[{shape}]{apart} in {buffer.scope}"
+    return f"{shown}, view of {buffer.storage}" if buffer.storage else shown
 
 
 def show_region(region: Region) -> str:
@@ -95,8 +99,20 @@ def _kernel_lines(kernel: Kernel) -> Iterator[str]:
     yield f"  grid {grid}; threads {kernel.threads}"
     for buffer in kernel.buffers:
         yield f"  buffer {show_buffer(buffer)}"
+    for pool in kernel.pools:
+        yield from _pool_lines(pool)
     for statement in kernel.body:
         yield from _lines(statement, "  ")
+
+
+def _pool_lines(pool: Pool) -> Iterator[str]:
+    unit = "columns" if pool.scope == Scope.TMEM else "B"
+    where = f"in {pool.base}" if pool.base else f"of {pool.scope}"
+    yield f"  pool {pool.name}: {pool.size} {unit} {where}"
+    for place in pool.places:
+        swizzle = f", swizzle {place.swizzle_bytes} B" if place.swizzle_bytes else ""
+        split = " ".join(f"{s.extent}@{s.stride}{s.axis}" for s in (*place.shard, *place.replica))
+        yield f"    {place.buffer} at {place.offset} :+ {place.size} {unit}{swizzle}: {split}"
 
 
 def _lines(node: Stmt, indent: str) -> Iterator[str]:

@@ -47,10 +47,29 @@ def kernel_problem(kernel: Kernel) -> tuple[int, str] | None:
         for size in buffer.shape:
             if isinstance(size, Const) and size.value < 1:
                 return 0, f"a size of '{buffer.name}' must be at least 1, got {size}"
+        if buffer.storage:
+            problem = view_problem(buffer, kernel.buffer(buffer.storage))
+            if problem is not None:
+                return 0, problem
     for op in ops(kernel.body):
         problem = op_problem(op)
         if problem is not None:
             return op.line, problem
+    return None
+
+
+def view_problem(view: Buffer, storage: Buffer) -> str | None:
+    """Why a buffer cannot show the bytes of another, in one line, or None."""
+    if view.dtype.bits != storage.dtype.bits and min(view.dtype.bits, storage.dtype.bits) < 8:
+        return (
+            f"a view of '{storage.name}' ({storage.dtype}) as {view.dtype}: elements below a byte "
+            "keep their width"
+        )
+    if certainly_differ(view.bits, storage.bits):
+        return (
+            f"a view of '{storage.name}' {show_extents(storage.shape)} of {storage.dtype} as "
+            f"{show_extents(view.shape)} of {view.dtype}: {storage.bits} bits against {view.bits}"
+        )
     return None
 
 

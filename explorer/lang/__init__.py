@@ -25,7 +25,7 @@ from explorer.lang.annotations import (
     use_swizzle,
 )
 from explorer.lang.dtypes import SURFACE_TYPES
-from explorer.lang.kernel import Tensor, TracedKernel, macro, prim_func, symbolic
+from explorer.lang.kernel import StridedTensor, Tensor, TracedKernel, macro, prim_func, symbolic
 from explorer.lang.loops import (
     WSID,
     ws_op,
@@ -80,9 +80,16 @@ from explorer.lang.ops import (
     reduce_max,
     reduce_min,
     reduce_sum,
+    reshape,
+    view,
 )
 from explorer.lang.policy import GemmWarpPolicy
+from explorer.lang.pools import SMEMPool, TMEMPool, TMEMStages
 from explorer.lang.scheduler import PersistentTileScheduler
+from explorer.memory.layouts import Axis as LayoutAxis
+from explorer.memory.layouts import Iter as LayoutIter
+from explorer.memory.layouts import TileLayout
+from explorer.memory.swizzle import SwizzleMode
 from explorer.schedule.ws import (
     WSInstr,
     WSOpRef,
@@ -104,13 +111,21 @@ __all__ = [
     "Cast",
     "GemmWarpPolicy",
     "Kernel",
+    "LayoutAxis",
+    "LayoutIter",
     "Parallel",
     "Param",
     "Persistent",
     "PersistentTileScheduler",
     "Pipelined",
+    "SMEMPool",
     "Serial",
+    "StridedTensor",
+    "SwizzleMode",
+    "TMEMPool",
+    "TMEMStages",
     "Tensor",
+    "TileLayout",
     "TracedKernel",
     "UnknownName",
     "Unroll",
@@ -168,6 +183,7 @@ __all__ = [
     "reduce_max",
     "reduce_min",
     "reduce_sum",
+    "reshape",
     "rsqrt",
     "serial",
     "sigmoid",
@@ -176,6 +192,7 @@ __all__ = [
     "tanh",
     "unroll",
     "use_swizzle",
+    "view",
     "ws_op",
 ]
 

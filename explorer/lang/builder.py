@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
@@ -40,6 +40,9 @@ from explorer.lang.values import (
 )
 from explorer.schedule.ws import WSSchedule
 
+if TYPE_CHECKING:
+    from explorer.lang.pools import KernelPool
+
 
 @define(eq=False)
 class Frame:
@@ -63,6 +66,7 @@ class Builder:
     grid: tuple[tuple[str, Expr], ...] = ()
     threads: Expr | None = None
     annotations: list[Annotation] = field(factory=list)
+    pools: list[KernelPool] = field(factory=list)
     schedule: WSSchedule | None = None
     scalars: list[str] = field(factory=list)
     frames: list[Frame] = field(factory=list)
@@ -116,7 +120,7 @@ class Builder:
             raise located(problem)
         self.frames[-1].body.append(op)
         for region in access(op).writes:
-            self._count_write(region.buffer.name)
+            self._count_write(region.buffer.home)
 
     def define(self, name: str, value: Any) -> Var:
         """Read an integer into a scalar and return it as a symbol."""
@@ -164,7 +168,7 @@ class Builder:
         store = Store(buffer, indices, scalar.value, atomic)
         if self.elementwise:
             self.frames[-1].stores.append((store, guard))
-            self._count_write(buffer.name)
+            self._count_write(buffer.home)
         else:
             self.emit(Map(op_id, (), (store,), (TRUE,), self.line), f"a store to '{buffer.name}'")
 

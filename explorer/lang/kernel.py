@@ -10,20 +10,21 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any, Self
 
 from attrs import field, frozen
 
 from explorer.data import identifier
-from explorer.errors import ExplorerError, KernelError
+from explorer.errors import ExplorerError, KernelError, MemoryPlanError
 from explorer.expr import Expr, Var, symbols
 from explorer.ir.dtypes import DType
 from explorer.ir.nodes import (
     Buffer,
     Kernel,
 )
+from explorer.ir.pools import Pool
 from explorer.ir.verify import kernel_problem
 from explorer.lang.builder import Builder
 from explorer.lang.context import Trail, current, located, tracing
@@ -70,6 +71,44 @@ class Tensor:
 
     def __class_getitem__(cls, item: Any) -> Tensor:
         return cls(*item) if isinstance(item, tuple) and len(item) == 2 else cls(item)
+
+    @property
+    def pitch(self) -> int:
+        """Elements from a row to the next; 0 for dense rows."""
+        return 0
+
+
+class StridedTensor(Tensor):
+    """A tensor whose rows are apart: `A: T.StridedTensor((M, K), (lda, 1), T.float16)`.
+
+    The last stride is 1, the one before at least the length of a row; those of further dimensions
+    are dense over it.
+    """
+
+    def __init__(self, shape: Any, strides: Any, dtype: Any = "float32") -> None:
+        super().__init__(shape, dtype)
+        self.strides = tuple(strides)
+
+    @property
+    def pitch(self) -> int:
+        """Elements from a row to the next; KernelError for strides of another form."""
+        sizes, steps = self.shape, self.strides
+        whole = all(isinstance(each, int) for each in (*sizes, *steps))
+        if not whole or len(sizes) != len(steps) or len(sizes) < 2 or steps[-1] != 1:
+            raise KernelError(
+                f"strides {steps} of a tensor of shape {sizes}: give one whole number a "
+                "dimension, the last of them 1"
+            )
+        pitch = int(steps[-2])
+        dense = [pitch]
+        for extent in reversed(sizes[1:-1]):
+            dense.append(dense[-1] * extent)
+        if pitch < sizes[-1] or list(reversed(steps[:-1])) != dense:
+            raise KernelError(
+                f"strides {steps} of a tensor of shape {sizes}: rows must not overlap, and "
+                "further dimensions must be dense over them"
+            )
+        return 0 if pitch == sizes[-1] else pitch
 
 
 def symbolic(name: str, dtype: Any = "int32") -> Var:
@@ -168,7 +207,8 @@ def _parameters(
             )
         shape = tuple(positive(s, f"a size of '{parameter.name}'") for s in annotation.shape)
         name = builder.claim(parameter.name, "tensor")
-        ref = BufferRef(Buffer(name, shape, element_type(annotation.dtype), Scope.GLOBAL))
+        element = element_type(annotation.dtype)
+        ref = BufferRef(Buffer(name, shape, element, Scope.GLOBAL, pitch=annotation.pitch))
         builder.tensors.append(ref)
         arguments.append(ref)
         for size in shape:
@@ -183,6 +223,15 @@ def _resolve(function: FunctionType, text: str, names: Mapping[str, Any]) -> Any
     return eval(text, function.__globals__, {**names, **closure})
 
 
+def _pools(builder: Builder) -> Iterator[Pool]:
+    for pool in builder.pools:
+        try:
+            yield pool.finished()
+        except MemoryPlanError as problem:
+            file, line = pool.where
+            raise MemoryPlanError(f"{file}:{line}: {problem}") from None
+
+
 def _finish(builder: Builder, threads: Expr, file: str, line: int) -> TracedKernel:
     for ref in builder.buffers:
         _ = ref.buffer
@@ -195,6 +244,7 @@ def _finish(builder: Builder, threads: Expr, file: str, line: int) -> TracedKern
         body=assign_ids(builder.finished, file),
         scalars=tuple(builder.scalars),
         annotations=tuple(builder.annotations),
+        pools=tuple(_pools(builder)),
         schedule=builder.schedule,
         source=(file, line),
     )

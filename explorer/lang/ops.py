@@ -11,7 +11,7 @@ from typing import Any
 
 from explorer.expr import FALSE, TRUE, Cond, Expr, const
 from explorer.ir.nodes import Buffer, Copy, Fill, Gemm, Reduce, Region, whole
-from explorer.ir.verify import show_extents
+from explorer.ir.verify import show_extents, view_problem
 from explorer.lang.context import current, located
 from explorer.lang.dtypes import element_type
 from explorer.lang.loops import positive, read_hints
@@ -71,6 +71,41 @@ def alloc_l0b(shape: Any, dtype: Any, scope: str = "shared.l0b") -> BufferRef:
 def alloc_l0c(shape: Any, dtype: Any, scope: str = "shared.l0c") -> BufferRef:
     """A buffer for the accumulator of Ascend's cube unit."""
     return _allocate("T.alloc_l0c", shape, dtype, Scope.L0C)
+
+
+def view(src: BufferRef, shape: Any = None, dtype: Any = None) -> BufferRef:
+    """The bytes of an on-chip buffer in another shape or type, by default its own.
+
+    Annotations of a view are those of its storage. Machines with roles refuse views.
+    """
+    builder = current("T.view")
+    builder.require_open("T.view")
+    if not isinstance(src, BufferRef) or src.buffer.scope == Scope.GLOBAL:
+        raise located(f"T.view takes an on-chip buffer, got {getattr(src, 'name', src)!r}")
+    storage = src.buffer
+    if storage.scope.private:
+        raise located(f"T.view of '{storage.name}', which is private to its threads: copy it")
+    sizes = storage.shape if shape is None else shape
+    extents = sizes if isinstance(sizes, list | tuple) else (sizes,)
+    element = storage.dtype if dtype is None else element_type(dtype)
+    made = Buffer(
+        "",
+        tuple(positive(size, "a size of T.view") for size in extents),
+        element,
+        storage.scope,
+        storage.home,
+    )
+    problem = view_problem(made, storage)
+    if problem is not None:
+        raise located(problem)
+    ref = BufferRef(made)
+    builder.buffers.append(ref)
+    return ref
+
+
+def reshape(src: BufferRef, shape: Any) -> BufferRef:
+    """The elements of an on-chip buffer in another shape."""
+    return view(src, shape)
 
 
 # ---------------------------------------------------------------- regions

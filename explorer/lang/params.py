@@ -71,6 +71,9 @@ def _nodes(kernel: Kernel) -> Iterator[Expr | Cond]:
     yield kernel.threads
     for buffer in kernel.buffers:
         yield from buffer.shape
+    for pool in kernel.pools:
+        yield pool.size
+        yield from (place.offset for place in pool.places)
     for statement, _ in walk(kernel.body):
         yield from _statement(statement)
 

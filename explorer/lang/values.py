@@ -196,7 +196,7 @@ class Tile(Scalar):
             )
         self.buffer = buffer
         builder = current(f"'{buffer.name}'")
-        self._reads = frozenset(((buffer.name, builder.writes_of(buffer.name)),))
+        self._reads = frozenset(((buffer.home, builder.writes_of(buffer.home)),))
         pairs = [_bounds(buffer, axis, part) for axis, part in enumerate(parts)]
         self.starts = tuple(start for start, _ in pairs)
         self.extents = tuple(extent for _, extent in pairs)

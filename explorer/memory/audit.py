@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from explorer.expr import evaluate
+from explorer.expr import const, divides, evaluate, holds
 from explorer.machine import TensorMemory
-from explorer.memory.conditions import known, text
+from explorer.memory.conditions import Obligation, known, text
 from explorer.memory.layouts import Axis, elements_of
 from explorer.memory.packing import legal_allocation
 from explorer.memory.records import Allocation, TmemAllocation
@@ -50,28 +50,38 @@ def audit_shared(pool: SMEMPool) -> tuple[Finding, ...]:
 
 
 def _shared(allocation: Allocation) -> Iterator[Finding]:
-    name, start = allocation.name, known(allocation.offset_bytes, "the offset")
+    for condition in shared_conditions(allocation):
+        if not holds(condition.holds):
+            yield Finding(condition.rule, condition.message)
+
+
+def shared_conditions(allocation: Allocation) -> Iterator[Obligation]:
+    """What must hold of an allocation in shared memory, its sizes known or open."""
+    name, start = allocation.name, allocation.offset_bytes
     width = allocation.dtype.bits
-    if start * 8 % width:
-        yield Finding(
+    if width % 8 == 0:  # narrower elements are packed, from any byte on
+        yield Obligation(
             "pool-element-alignment",
+            divides(width // 8, start),
             f"'{name}' starts at byte {start}, inside an element of {width} bits; "
             f"pass align={width // 8}",
         )
-    need = alignment_bytes(allocation.map.swizzle)
-    if allocation.map.swizzle.value and start % need:
-        yield Finding(
+    mode = allocation.map.swizzle
+    need = alignment_bytes(mode)
+    if mode.value:
+        yield Obligation(
             "pool-swizzle-alignment",
+            divides(need, start),
             f"'{name}' starts at byte {start}, its swizzle repeats every {need} B; "
             f"pass align={need}",
         )
-    reach, end = evaluate(allocation.reach_bytes), evaluate(allocation.end_bytes)
-    if reach > end:
-        yield Finding(
-            "pool-extent",
-            f"the layout of '{name}' reaches byte {reach}, the pool gave out up to {end}; "
-            "allocate the padded shape",
-        )
+    reach, end = allocation.reach_bytes, allocation.end_bytes
+    yield Obligation(
+        "pool-extent",
+        const(reach) <= end,
+        f"the layout of '{name}' reaches byte {reach}, the pool gave out up to {end}; "
+        "allocate the padded shape",
+    )
 
 
 def audit_tensor(pool: TMEMPool, memory: TensorMemory) -> tuple[Finding, ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from explorer.expr import Const, Expr, IntLike, ceildiv, const, evaluate
+from explorer.expr import Const, Expr, IntLike, ceildiv, const, evaluate, product
 from explorer.ir.nodes import Buffer, Copy, Op, Region
 from explorer.machine import Scope
-from explorer.memory.swizzle import widest_swizzle
-from explorer.memory.tiles import TileLayout
+from explorer.memory.swizzle import ATOM_ROWS
+from explorer.memory.tiles import TileLayout, tile_layout
 
 RANK_MAX = 5
 BOX_EXTENT_MAX = 256
@@ -33,7 +33,9 @@ class BulkBox:
 
 def pitch_bytes(tensor: Buffer) -> Expr:
     """Bytes from a row of a tensor to the next; of the whole tensor where it has one row."""
-    return ceildiv(tensor.shape[-1] * tensor.dtype.bits, 8) if tensor.shape else const(0)
+    if not tensor.shape:
+        return const(0)
+    return ceildiv((tensor.pitch or tensor.shape[-1]) * tensor.dtype.bits, 8)
 
 
 def pitch_refusal(tensor: Buffer) -> str:
@@ -42,11 +44,10 @@ def pitch_refusal(tensor: Buffer) -> str:
         return f"{tensor.name} has {len(tensor.shape)} dimensions, a tensor map at most {RANK_MAX}"
     if tensor.dtype.bits % 8:
         return f"{tensor.name} has {tensor.dtype} elements, a tensor map whole bytes"
-    pitch = tensor.dtype.bits // 8
-    for extent in reversed(tensor.shape[1:]):
-        if not isinstance(extent, Const):
-            return f"{tensor.name} has an extent {extent} that is open"
-        pitch *= extent.value
+    for stride in reversed(tensor.strides[:-1]):
+        if not isinstance(stride, Const):
+            return f"{tensor.name} has a stride {stride} that is open"
+        pitch = stride.value * tensor.dtype.bits // 8
         if pitch % BULK_ALIGNMENT_BYTES:
             return (
                 f"{tensor.name} has a pitch of {pitch} B, "
@@ -76,10 +77,16 @@ def bulk_refusal(copy: Op) -> str:
         row_bytes = inner.value * tile.buffer.dtype.bits // 8
         if row_bytes % BULK_ALIGNMENT_BYTES:
             return f"{copy.id} moves rows of {row_bytes} B, not whole pieces of 16 B"
-        whole = widest_swizzle(inner.value, tile.buffer.dtype).value == 0
-        if whole and inner.value > BOX_EXTENT_MAX:
+        if inner.value > BOX_EXTENT_MAX and _unswizzled(tile.buffer, inner.value):
             return f"{copy.id} moves rows of {inner.value} elements > {BOX_EXTENT_MAX} of a box"
     return ""
+
+
+def _unswizzled(tile: Buffer, columns: int) -> bool:
+    """Whether a row of the tile is one box; as many rows as help where they are open."""
+    rows = product(tile.shape[:-1])
+    known = rows.value if isinstance(rows, Const) else ATOM_ROWS
+    return not tile_layout(known, columns, tile.dtype).swizzle.value
 
 
 def bulk_sides(copy: Copy) -> tuple[Region, Region]:

@@ -1,7 +1,11 @@
 """Footprint arithmetic: how many bytes buffers and barriers take, and where rings lie.
 
 The same formulas serve the capacity rule (symbolic) and the emitters (offsets), so that what was
-proven is what is allocated.
+proven is what is allocated. They count every buffer with bytes of its own, one behind the other,
+each version at the alignment of its scope, which is the widest that any use asks for. A placement
+(`memory.placement`) starts from `slot_form`, which aligns by use, and never takes more: its
+buffers are no larger and could lie where the formulas put them. The rule is therefore an upper
+bound; a schedule that fits only where buffers share bytes is refused.
 
 Invariant: every version of a ring starts at a multiple of its scope's alignment; barriers follow
 the rings.
@@ -9,14 +13,30 @@ the rings.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from attrs import frozen
 
-from explorer.expr import Expr, IntLike, ceildiv, const, evaluate, product, round_up
+from explorer.expr import (
+    Expr,
+    IntLike,
+    ceildiv,
+    const,
+    evaluate,
+    maximum,
+    product,
+    round_up,
+)
 from explorer.ir.dtypes import DType
 from explorer.ir.nodes import Buffer, Gemm, Op
-from explorer.machine import Machine, Scope
+from explorer.ir.pools import FixedPlace
+from explorer.machine import Machine, Scope, TensorMemory
+from explorer.memory.swizzle import alignment_bytes
+from explorer.memory.tiles import tile_layout
+
+# tcgen05.alloc writes the base column as one 32-bit word of shared memory (PTX ISA).
+ADDRESS_BYTES = 4
 
 
 def turned_operands(ops: Iterable[Op], machine: Machine) -> frozenset[str]:
@@ -60,6 +80,71 @@ def slot_bytes(buffer: Buffer, machine: Machine, turned: frozenset[str] = frozen
         return round_up(ceildiv(buffer.bits, 8), _alignment(buffer.scope, machine))
     *rows, columns = slot_shape(buffer, turned)
     return product(rows) * row_pitch_bytes(columns, buffer.dtype, machine)
+
+
+@frozen
+class SlotForm:
+    """One version of a buffer as it lies: `boxes` boxes side by side, each of `rows` rows that are
+    `row_bytes` apart; `row_bytes` is 0 where rows do not lie together.
+
+    A version takes `version_bytes`, the next one follows after `pitch_bytes`, and each starts at a
+    multiple of `alignment_bytes`.
+    """
+
+    version_bytes: int
+    pitch_bytes: int
+    alignment_bytes: int
+    rows: int = 1
+    row_bytes: int = 0
+    boxes: int = 1
+
+
+def slot_form(
+    buffer: Buffer,
+    machine: Machine,
+    turned: frozenset[str] = frozenset(),
+    bulk: bool = False,
+    place: FixedPlace | None = None,
+) -> SlotForm:
+    """How a version of a buffer of fixed size lies, aligned by its use.
+
+    `bulk` says that the copy engine fills or drains it: versions are then multiples of 128 bytes.
+    `place` is where a pool of the kernel holds it.
+    """
+    if buffer.scope == Scope.TMEM and machine.tensor_memory is not None:
+        column = machine.tensor_memory.lanes * machine.tensor_memory.cell_bits // 8
+        size = evaluate(tensor_columns(buffer, machine.tensor_memory)) * column
+        return SlotForm(size, size, column)
+    *outer, columns = map(evaluate, buffer.shape) if buffer.shape else (1,)
+    rows = math.prod(outer)
+    if machine.slots is not None:
+        size = evaluate(slot_bytes(buffer, machine, turned))
+        row_bytes = 0 if buffer.name in turned or not rows else size // rows
+        return SlotForm(size, size, _alignment(buffer.scope, machine), rows, row_bytes)
+    tile = tile_layout(rows, columns, buffer.dtype, place)
+    alignment = alignment_bytes(tile.swizzle, bulk)
+    pitch = -(-tile.total_bytes // alignment) * alignment
+    whole = tile.box_columns * buffer.dtype.bits % 8 == 0
+    row_bytes = tile.row_bytes if whole else 0
+    return SlotForm(tile.total_bytes, pitch, alignment, rows, row_bytes, tile.boxes)
+
+
+def barriers_form(depths: Iterable[int], machine: Machine) -> SlotForm:
+    """The barriers of pipelines of those depths, all together."""
+    size = evaluate(barriers_bytes(depths, machine))
+    alignment = min(machine.barrier_bytes, _alignment(Scope.SHARED, machine))
+    return SlotForm(size, size, alignment)
+
+
+def address_form() -> SlotForm:
+    """The word to which the base of allocated tensor memory is written."""
+    return SlotForm(ADDRESS_BYTES, ADDRESS_BYTES, ADDRESS_BYTES)
+
+
+def tensor_columns(buffer: Buffer, memory: TensorMemory) -> Expr:
+    """The columns of tensor memory that one version of a buffer takes."""
+    rows = product(buffer.shape[:-1])
+    return ceildiv(buffer.bits, maximum(rows, 1) * memory.cell_bits)
 
 
 def _alignment(scope: Scope, machine: Machine) -> int:

@@ -1,35 +1,46 @@
-"""How a shared tile lies in memory: boxes of swizzle atoms, and the offset of every element.
+"""Shared tiles as the copy engine and the matrix unit know them: boxes of swizzle atoms.
 
 A tile of rows x columns is stored as boxes one after another, each `rows` high and one atom wide;
-inside a box rows follow each other and the 16-byte pieces of a row are permuted by the row number.
+inside a box rows follow each other and the 16-byte pieces of a row are permuted by their address.
 Bulk copies write this form, the matrix unit reads it, and threads meet no bank conflicts in it.
+Where each element lies is said by `layouts.mma_layout`; this module says how large boxes are.
 
-Invariant: the swizzle is the widest that fits a row; without one the tile is plain row-major.
-Sources: CUDA driver API, CU_TENSOR_MAP_SWIZZLE_*; PTX ISA, wgmma, shared memory matrix layouts.
+Invariant: the swizzle is the widest that fits a row, or that of the pool that holds the tile;
+without one the tile is plain row-major. A tile of several boxes has whole repetitions of the
+pattern in each, since hardware permutes by address. Sources: CUDA driver API,
+CU_TENSOR_MAP_SWIZZLE_*; PTX ISA, wgmma, matrix layouts.
 """
 
 from __future__ import annotations
 
+import numpy as np
 from attrs import frozen
 
 from explorer.ir.dtypes import DType
-from explorer.memory.swizzle import SwizzleMode, widest_swizzle
+from explorer.ir.pools import FixedPlace
+from explorer.memory import layouts
+from explorer.memory.swizzle import ATOM_ROWS, SwizzleMode, widest_swizzle
 
 
 @frozen
 class TileLayout:
-    """A tile of `rows` x `columns` elements of `element_bytes`."""
+    """A tile of `rows` x `columns` elements."""
 
     rows: int
     columns: int
-    element_bytes: int
+    element: DType
     swizzle: SwizzleMode
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element; 1 for narrower ones."""
+        return max(self.element.bits // 8, 1)
 
     @property
     def box_columns(self) -> int:
         """Elements of one row of a box."""
         atom = self.swizzle.atom_bytes
-        return atom // self.element_bytes if atom else self.columns
+        return atom * 8 // self.element.bits if atom else self.columns
 
     @property
     def boxes(self) -> int:
@@ -38,13 +49,13 @@ class TileLayout:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row of a box."""
-        return self.box_columns * self.element_bytes
+        """Bytes of one row of a box; rows of a fraction of a byte do not lie apart."""
+        return self.box_columns * self.element.bits // 8
 
     @property
     def box_bytes(self) -> int:
         """Bytes from a box to the next."""
-        return self.rows * self.row_bytes
+        return -(-self.rows * self.box_columns * self.element.bits // 8)
 
     @property
     def total_bytes(self) -> int:
@@ -56,14 +67,25 @@ class TileLayout:
         """The bits of a row's number that permute the 16-byte pieces of an atom."""
         return (1 << self.swizzle.value) - 1
 
+    @property
+    def map(self) -> layouts.TileLayout:
+        """Where every element lies."""
+        return layouts.mma_layout((self.rows, self.columns), self.element, self.swizzle)
+
     def offset(self, row: int, column: int) -> int:
         """The byte offset of an element from the tile's base."""
-        box, inside = divmod(column, self.box_columns)
-        at = row * self.row_bytes + inside * self.element_bytes
-        return box * self.box_bytes + (at ^ ((at >> 7 & self.swizzle_mask) << 4))
+        number = np.array([row * self.columns + column], dtype=np.int64)
+        return int(self.map.bits(number, self.element)[0]) // 8
 
 
-def tile_layout(rows: int, columns: int, element: DType) -> TileLayout:
-    """The layout of a tile; a single row is not swizzled."""
+def tile_layout(
+    rows: int, columns: int, element: DType, place: FixedPlace | None = None
+) -> TileLayout:
+    """The layout of a tile; a single row is not swizzled. Its author's `place` names a swizzle."""
     mode = widest_swizzle(columns, element) if rows > 1 else SwizzleMode.SWIZZLE_NONE
-    return TileLayout(rows, columns, max(element.bits // 8, 1), mode)
+    if place is not None:
+        mode = next(each for each in SwizzleMode if each.atom_bytes == place.swizzle_bytes)
+    tile = TileLayout(rows, columns, element, mode)
+    if tile.boxes > 1 and rows % ATOM_ROWS:
+        return TileLayout(rows, columns, element, SwizzleMode.SWIZZLE_NONE)
+    return tile

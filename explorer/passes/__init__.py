@@ -20,6 +20,9 @@ from explorer.passes.lag_matrix import lag_matrix
 from explorer.passes.place_ops import place_ops
 from explorer.passes.plan import Pass, Plan
 from explorer.passes.route_stores import route_stores
+from explorer.passes.share_bytes import share_bytes
+from explorer.passes.share_copies import share_copies
+from explorer.passes.split_reduction import split_reduction
 from explorer.passes.split_rows import split_rows
 from explorer.passes.sync_warps import sync_warps
 from explorer.passes.version_private import version_private
@@ -31,9 +34,11 @@ PASSES: tuple[Pass, ...] = (
     bind_params,  # every size fixed
     route_stores,  # staged stores in two halves
     place_ops,  # scope bodies -> a tree of entries per role
+    split_reduction,  # parts of the reduction as tiles, their sums handed over
     split_rows,  # each role its share of the rows
     bind_rings,  # versions, and the cycle of every slot that an op touches
     choose_routes,  # how copies travel, who arrives
+    share_copies,  # what a cluster fetches once
     assign_stages,  # iteration offsets
     version_private,  # copies of private buffers that outlive an iteration
     alternate_sides,  # whose iteration it is
@@ -54,7 +59,7 @@ def materialize(kernel: Kernel, schedule: Schedule, machine: Machine) -> Program
     for number, step in enumerate(PASSES):
         plan = step(plan)
         dump_plan(plan, number, step.__name__)
-    program = assemble(plan)
+    program = share_bytes(assemble(plan), machine)
     dump_program(program, plan, len(PASSES))
     verify_program(program)
     return program
@@ -78,6 +83,8 @@ def assemble(plan: Plan) -> Program:
         matrix=tuple((tile.op, tile.m, tile.n) for tile in extensions.matrix),
         threads_per_warp=plan.machine.threads_per_warp,
         scalars=plan.kernel.scalars,
+        workspace=plan.workspace,
+        pools=plan.kernel.pools,
     )
 
 

@@ -1,5 +1,7 @@
 """Pass: every global-to-shared copy gets its route, and every signal the arrivals that follow it.
 
+Gemms into tensor memory complete by themselves and are asynchronous from here on.
+
 Without a word in the schedule a copy takes the machine's copy engine where there is one that can
 carry it and a pipeline's barrier counts its bytes, else the role's own threads.
 """
@@ -11,6 +13,8 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from explorer.ir.access import is_bulk_load
+from explorer.ir.nodes import Gemm, Op
+from explorer.machine import Scope
 from explorer.memory.bulk import bulk_refusal
 from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft, map_steps, nests
 from explorer.program.counts import SideWork, side_signal
@@ -25,7 +29,7 @@ def choose_routes(plan: Plan) -> Plan:
 
     def route(execution: Exec) -> Exec:
         if not is_bulk_load(execution.op):
-            return execution
+            return evolve(execution, asynchronous=accumulates_apart(execution.op))
         counted = any(use.cycle == Cycle.OPEN for use in execution.uses)
         engine = plan.machine.async_copy and not bulk_refusal(execution.op)
         usual = CopyRoute.BULK if engine and counted else CopyRoute.ELEMENT
@@ -44,21 +48,29 @@ def _signal(tree: Nest, step: Step) -> Step:
     return side_signal(step.pipeline, step.full, side_work(tree, step.pipeline))
 
 
+def accumulates_apart(op: Op) -> bool:
+    """Whether an op is a gemm into tensor memory."""
+    return isinstance(op, Gemm) and op.c.buffer.scope == Scope.TMEM
+
+
 def side_work(tree: Nest, pipeline: str) -> SideWork:
     """What one role does to the buffers of a pipeline while it has a cycle open."""
-    routes = [
-        execution.route
+    found = [
+        execution
         for nest in nests(tree)
         for item in nest.entries
         if isinstance(item, Entry)
         for execution in executed(item.steps)
         if _opened(execution, pipeline)
     ]
+    matrix = [execution for execution in found if accumulates_apart(execution.op)]
+    routes = [execution.route for execution in found if execution not in matrix]
     return SideWork(
         bulk=CopyRoute.BULK in routes,
         deferred=CopyRoute.ASYNC in routes,
-        threads=not routes or None in routes or CopyRoute.ELEMENT in routes,
+        threads=not found or None in routes or CopyRoute.ELEMENT in routes,
         carried=all(_carried(tree, pipeline)),
+        matrix=bool(matrix),
     )
 
 

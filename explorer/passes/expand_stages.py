@@ -3,7 +3,8 @@
 With shift = the largest offset: prologue step t in 0..shift-1 runs the entries of offset <= t for
 iteration t - offset where the extent has it; the steady loop covers shift..extent-1; epilogue step
 t in 1..shift runs the entries of offset >= t for iteration extent + t - 1 - offset, if the extent
-is above shift - t, since the prologue has done the rest (RULEBOOK W8).
+is above shift - t, since the prologue has done the rest (RULEBOOK W8). A while loop has no extent
+to compare with: its iterations are counted as they run, and its prologue is part of it.
 
 Invariant: every entry runs once for each iteration, in iteration order, for every extent from 0
 on.
@@ -19,11 +20,11 @@ from attrs import evolve, frozen
 from explorer.errors import ScheduleError
 from explorer.expr import Const, Expr, Var, ceildiv, compare, const, equal
 from explorer.ir.access import access
-from explorer.ir.nodes import Loop, While
+from explorer.ir.nodes import Define, Index, Loop, While
 from explorer.passes.alternate_sides import in_turn
 from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft
 from explorer.passes.version_private import version_name
-from explorer.program.nodes import For, Repeat, Step
+from explorer.program.nodes import Exec, For, Repeat, Step
 from explorer.program.steps import (
     executed,
     map_ops,
@@ -59,11 +60,9 @@ def _loop_steps(nest: Nest) -> tuple[Step, ...]:
     assert loop is not None, "only the root has no loop, and the root is not nested"
     shift = max((item.stage or 0 for item in nest.entries), default=0)
     if isinstance(loop, While):
-        if shift:
-            raise ScheduleError(
-                f"R-H3: '{loop.id}' is a while loop; only a counted one is shifted"
-            )
-        return (Repeat(loop.cond, tuple(_flat(nest.entries))),)
+        if shift == 0 and not _names(nest, nest.counter):
+            return (Repeat(loop.cond, tuple(_flat(nest.entries))),)
+        return _Repeated(nest, loop, shift).steps()
     if shift == 0:
         steady = in_turn(nest, tuple(_flat(nest.entries)))
         return (For(loop.var, loop.start, loop.start + loop.extent, steady, _unrolled(loop)),)
@@ -76,11 +75,52 @@ def _unrolled(loop: Loop) -> bool:
     return loop.kind == "unrolled"
 
 
+def _names(nest: Nest, scalar: str) -> bool:
+    """Whether a step of a scope or behind its loop names a scalar."""
+    steps = (*_flat(nest.entries), *nest.after)
+    return substitute_steps(steps, {scalar: 0}) != steps
+
+
 @frozen
-class _Shifted:
-    """A counted loop whose entries have offsets up to `shift`."""
+class _Iterations:
+    """The entries of a loop for single iterations."""
 
     nest: Nest
+
+    @property
+    def copies(self) -> int:
+        """Iterations after which the versions of all private buffers repeat."""
+        return lcm(*(count for _, count in self.nest.versions))
+
+    def entry(self, item: Item, iteration: Expr, residue: int | None = None) -> tuple[Step, ...]:
+        """An entry's steps for one iteration; `residue` is the iteration modulo `copies`."""
+        loop, index = self.nest.loop, self.nest.index
+        value = loop.start + iteration if isinstance(loop, Loop) else iteration
+        steps = _item_steps(item)
+        if value != Var(index):
+            steps = substitute_steps(steps, {index: value})
+        if isinstance(iteration, Const):
+            residue = iteration.value
+        if not self.nest.versions or not _touches(steps, dict(self.nest.versions)):
+            return steps
+        if residue is not None:
+            return self.renamed(steps, residue)
+        copies = self.copies
+        return tuple(
+            step
+            for r in range(copies)
+            for step in when(equal(iteration % copies, r), self.renamed(steps, r))
+        )
+
+    def renamed(self, steps: tuple[Step, ...], iteration: int) -> tuple[Step, ...]:
+        names = {n: version_name(n, iteration % count) for n, count in self.nest.versions}
+        return tuple(map_ops(step, lambda op: rename_buffers(op, names)) for step in steps)
+
+
+@frozen
+class _Shifted(_Iterations):
+    """A counted loop whose entries have offsets up to `shift`."""
+
     loop: Loop
     shift: int
 
@@ -92,11 +132,6 @@ class _Shifted:
         for t in range(1, self.shift + 1):
             parts += self.epilogue(t)
         return tuple(parts)
-
-    @property
-    def copies(self) -> int:
-        """Iterations after which the versions of all private buffers repeat."""
-        return lcm(*(count for _, count in self.nest.versions))
 
     def prologue(self, t: int) -> Iterator[Step]:
         for item in self.nest.entries:
@@ -146,28 +181,49 @@ class _Shifted:
             steps += self.entry(item, at - offset, self.shift + residue - offset)
         return tuple(steps)
 
-    def entry(self, item: Item, iteration: Expr, residue: int | None = None) -> tuple[Step, ...]:
-        """An entry's steps for one iteration; `residue` is the iteration modulo `copies`."""
-        value = self.loop.start + iteration
-        steps = _item_steps(item)
-        if value != Var(self.loop.var):
-            steps = substitute_steps(steps, {self.loop.var: value})
-        if isinstance(iteration, Const):
-            residue = iteration.value
-        if not self.nest.versions or not _touches(steps, dict(self.nest.versions)):
-            return steps
-        if residue is not None:
-            return self.renamed(steps, residue)
-        copies = self.copies
-        return tuple(
-            step
-            for r in range(copies)
-            for step in when(equal(iteration % copies, r), self.renamed(steps, r))
-        )
 
-    def renamed(self, steps: tuple[Step, ...], iteration: int) -> tuple[Step, ...]:
-        names = {n: version_name(n, iteration % count) for n, count in self.nest.versions}
-        return tuple(map_ops(step, lambda op: rename_buffers(op, names)) for step in steps)
+@frozen
+class _Repeated(_Iterations):
+    """A while loop whose iterations are counted, with offsets up to `shift`.
+
+    The prologue is part of the loop, since it is under the same condition: an entry of offset d
+    runs from the step on that d iterations precede.
+    """
+
+    loop: While
+    shift: int
+
+    def steps(self) -> tuple[Step, ...]:
+        parts = [self.count(const(0)), Repeat(self.loop.cond, self.step(0))]
+        for t in range(1, self.shift + 1):
+            parts += merge_guards(self.epilogue(t))
+        return tuple(parts)
+
+    def count(self, value: Expr) -> Step:
+        """The counter of iterations gets a value."""
+        return Exec(Define(self.nest.counter, self.nest.counter, Index(value)))
+
+    def step(self, residue: int) -> tuple[Step, ...]:
+        """One step of the loop, and those behind it until the versions repeat."""
+        done = Var(self.nest.counter)
+        entries: list[Step] = []
+        for item in self.nest.entries:
+            offset = item.stage or 0
+            body = self.entry(item, done - offset, residue - offset)
+            entries += when(compare("<=", offset, done), body) if offset else body
+        following: tuple[Step, ...] = ()
+        if residue + 1 < self.copies:
+            following = when(self.loop.cond, self.step(residue + 1))
+        return (*merge_guards(entries), self.count(done + 1), *following)
+
+    def epilogue(self, t: int) -> Iterator[Step]:
+        """The t-th step behind the last iteration, as far as the loop ran so often."""
+        done = Var(self.nest.counter)
+        for item in self.nest.entries:
+            offset = item.stage or 0
+            if offset >= t:
+                body = self.entry(item, done + (t - 1 - offset))
+                yield from when(compare("<=", offset - t + 1, done), body)
 
 
 def _touches(steps: tuple[Step, ...], names: dict[str, int]) -> bool:

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from explorer.errors import ScheduleError
 from explorer.expr import TRUE, Cond, Truth, all_of
-from explorer.ir.nodes import Block, Group, If, Kernel, Loop, Stmt, While, walk
+from explorer.ir.nodes import Block, Define, Group, If, Kernel, Loop, Stmt, While, walk
 from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft
 from explorer.program.nodes import Exec, For, Repeat, Signal, Step, Wait, When
 from explorer.schedule.ws import WSInstr, WSOpRef, WSSchedule, WSScope, WSSync
@@ -24,7 +24,7 @@ def place_ops(plan: Plan) -> Plan:
     ws = plan.schedule.ws
     if not ws.scopes:
         return _as_written(plan)
-    placer = _Placer(ws, _places(plan.kernel))
+    placer = _Placer(ws, _places(plan.kernel), _scalars(plan.kernel))
     roles = []
     for role in ws.roles:
         tree = placer.nest(role.name, WSScope.ROOT, None, TRUE)
@@ -65,6 +65,17 @@ def _expand_all(body: tuple[Stmt, ...]) -> tuple[Step, ...]:
     return tuple(step for statement in body for step in expand(statement))
 
 
+def _scalars(kernel: Kernel) -> frozenset[str]:
+    """The names of all run-time integers of a kernel."""
+    names = {*kernel.scalars, *(name for name, _ in kernel.grid)}
+    for statement, _ in walk(kernel.body):
+        if isinstance(statement, Loop):
+            names.add(statement.var)
+        elif isinstance(statement, Define):
+            names.add(statement.name)
+    return frozenset(names)
+
+
 def _places(kernel: Kernel) -> dict[str, tuple[Stmt, tuple[Block, ...]]]:
     return {statement.id: (statement, parents) for statement, parents in walk(kernel.body)}
 
@@ -73,13 +84,22 @@ def _places(kernel: Kernel) -> dict[str, tuple[Stmt, tuple[Block, ...]]]:
 class _Placer:
     ws: WSSchedule
     places: dict[str, tuple[Stmt, tuple[Block, ...]]]
+    scalars: frozenset[str]
 
     def nest(self, role: str, scope_id: str, loop: Loop | While | None, guard: Cond) -> Nest:
         scope = self.ws.scope(scope_id)
         if scope is None:
             raise ScheduleError(f"R-C1: the schedule has no scope '{scope_id}'")
         items = tuple(self.item(role, scope_id, instr) for instr in scope.body(role))
-        return Nest(scope_id, loop, items, guard)
+        counter = self.counter(loop) if isinstance(loop, While) else ""
+        return Nest(scope_id, loop, items, guard, counter=counter)
+
+    def counter(self, loop: While) -> str:
+        """A name for the trips of a while loop that no scalar of the kernel has."""
+        name = f"{loop.id}_trips"
+        while name in self.scalars:
+            name += "_"
+        return name
 
     def item(self, role: str, scope_id: str, instr: WSInstr) -> Item:
         if isinstance(instr, WSSync):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from attrs import evolve, frozen
 
-from explorer.expr import TRUE, Cond
+from explorer.expr import TRUE, Cond, Expr, Var, const
 from explorer.ir.nodes import Buffer, Kernel, Loop, While
 from explorer.machine import Machine
 from explorer.program.nodes import Barriers, Ring, Step
@@ -35,7 +35,7 @@ class Nest:
 
     `after` are steps that follow its loop, `versions` the private buffers of several copies. Where
     roles take turns, the role runs an iteration of which `owner` holds, and `passed` instead of
-    any other.
+    any other. `counter` is the scalar that can number the iterations of a while loop.
     """
 
     scope: str
@@ -47,6 +47,23 @@ class Nest:
     versions: tuple[tuple[str, int], ...] = ()
     owner: Cond = TRUE
     passed: tuple[Step, ...] = ()
+    counter: str = ""
+
+    @property
+    def index(self) -> str:
+        """The scalar that numbers the iterations."""
+        return self.loop.var if isinstance(self.loop, Loop) else self.counter
+
+    @property
+    def iteration(self) -> Expr:
+        """The number of the current iteration, from 0."""
+        start = self.loop.start if isinstance(self.loop, Loop) else const(0)
+        return Var(self.index) - start
+
+    @property
+    def trips(self) -> Expr:
+        """How many iterations ran, behind the loop."""
+        return self.loop.extent if isinstance(self.loop, Loop) else Var(self.counter)
 
 
 Item: TypeAlias = Entry | Nest
@@ -65,7 +82,8 @@ class RoleDraft:
 
 @frozen
 class Plan:
-    """What is known so far. `scopes` are (pipeline, path of scope ids from the root)."""
+    """What is known so far. `scopes` are (pipeline, path of scope ids from the root); `workspace`
+    are global buffers that the passes add."""
 
     kernel: Kernel
     schedule: Schedule
@@ -74,6 +92,7 @@ class Plan:
     roles: tuple[RoleDraft, ...] = ()
     rings: tuple[Ring, ...] = ()
     barriers: tuple[Barriers, ...] = ()
+    workspace: tuple[Buffer, ...] = ()
 
     def scope_path(self, pipeline: str) -> tuple[str, ...]:
         """The scopes around a pipeline's entries, its own last; KeyError without entries."""

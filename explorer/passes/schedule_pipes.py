@@ -17,7 +17,7 @@ from explorer.derive.distances import LoopDependences, loop_dependences
 from explorer.derive.eligibility import Ownership, index_mode, ownership, unlimited
 from explorer.derive.pipe_costs import OpCost, op_cost
 from explorer.derive.ranges import constant
-from explorer.errors import IllegalSchedule, InputError, KernelError
+from explorer.errors import ExplorerError, IllegalSchedule, InputError, KernelError
 from explorer.expr import evaluate
 from explorer.ir.annotations import BufferVersions, IndexMode
 from explorer.ir.nodes import Buffer, Kernel, Loop, Map, Reduce, ops
@@ -78,20 +78,33 @@ def schedule_pipes(
     """The schedule of least predicted time of a kernel on a pipe machine.
 
     `params` fixes the kernel's Params. InputError for a machine with warps; KernelError for an op
-    that no pipe runs; IllegalSchedule where the buffers do not fit or no order is legal.
+    that no pipe runs; IllegalSchedule where the buffers do not fit or no order is legal;
+    ExplorerError where that could not be decided.
     """
+    sizes = dict(params or {})
+    return PipeScheduler(kernel, concrete(kernel, machine, sizes), machine, sizes).run()
+
+
+def concrete(kernel: Kernel, machine: Machine, sizes: Mapping[str, int]) -> Kernel:
+    """The kernel at those sizes, for a pipe machine; an error where it cannot be one."""
     if machine.family != "pipe":
         raise InputError(f"machine '{machine.name}' has no pipes: use explorer tune")
-    sizes = dict(params or {})
-    concrete = kernel.at(**sizes)
-    if concrete.params:
-        names = ", ".join(concrete.params)
+    if kernel.pools:
+        raise KernelError(
+            f"kernel '{kernel.name}' places buffers in pool '{kernel.pools[0].name}': buffers of "
+            f"{machine.name} are placed by its compiler; use T.alloc_shared"
+        )
+    fixed = kernel.at(**sizes)
+    if fixed.params:
+        names = ", ".join(fixed.params)
         raise KernelError(f"kernel '{kernel.name}' has open Params {names}: give them sizes")
-    return _Scheduler(kernel, concrete, machine, sizes).run()
+    return fixed
 
 
 @define(eq=False)
-class _Scheduler:
+class PipeScheduler:
+    """One kernel: `solve` decides a body, everything else follows."""
+
     original: Kernel
     kernel: Kernel
     machine: Machine
@@ -104,6 +117,7 @@ class _Scheduler:
     cycles: dict[str, int] = field(factory=dict)
 
     def run(self) -> PipeResult:
+        """Schedule all bodies, then derive rings and flags."""
         nodes = task_tree(self.kernel)
         for buffer in self.kernel.buffers:
             if buffer.scope.private and any(True for _ in tasks(nodes)):
@@ -138,15 +152,27 @@ class _Scheduler:
         self.levels.append((loop.id if loop else "", nodes, found))
         if not nodes:
             raise KernelError(f"loop '{loop.var if loop else ''}' has an empty body")
-        solution = self._solve(loop, nodes, found)
+        solution = self.solve(loop, nodes, found)
         if not solution.found:
             where = f"loop '{loop.var}'" if loop else "the kernel"
+            if solution.status == SolveStatus.UNKNOWN:
+                raise ExplorerError(f"{where}: not decided, {solution.reason}")
             raise IllegalSchedule(f"{where}: {solution.reason}")
         self._record(loop, nodes, solution)
 
-    def _solve(
+    def solve(
         self, loop: Loop | None, nodes: tuple[PipeNode, ...], found: LoopDependences
     ) -> LoopSolution:
+        """The schedule of one body."""
+        problem = self.problem(loop, nodes, found)
+        if isinstance(problem, LineProblem):
+            return schedule_line(problem)
+        return schedule_loop(problem)
+
+    def problem(
+        self, loop: Loop | None, nodes: tuple[PipeNode, ...], found: LoopDependences
+    ) -> LoopProblem | LineProblem:
+        """What is asked of the loop scheduler for one body."""
         index = {node.id: at for at, node in enumerate(nodes)}
         work = tuple(self._task(node) for node in nodes)
         exclusions = tuple(
@@ -163,11 +189,10 @@ class _Scheduler:
                 LoopDependence(index[e.before], index[e.after], work[index[e.before]].latency)
                 for e in found.edges
             )
-            return schedule_line(LineProblem(work, edges, exclusions))
-        rings, groups, names = self._memory(loop, nodes)
+            return LineProblem(work, edges, exclusions)
+        rings, groups, names = self.memory(loop, nodes)
         edges = tuple(self._edge(each, index, work, names) for each in _scheduled(found.edges))
-        problem = LoopProblem(work, edges, exclusions, rings, groups, max(1, loop.num_stages))
-        return schedule_loop(problem)
+        return LoopProblem(work, edges, exclusions, rings, groups, max(1, loop.num_stages))
 
     def _task(self, node: PipeNode) -> LoopTask:
         if isinstance(node, TaskNode):
@@ -193,11 +218,11 @@ class _Scheduler:
             return LoopDependence(before, after, latency, ring=names[edge.buffer])
         return LoopDependence(before, after, latency, self.versions[edge.buffer])
 
-    def _memory(
+    def memory(
         self, loop: Loop, nodes: tuple[PipeNode, ...]
     ) -> tuple[tuple[VersionRing, ...], tuple[MemoryGroup, ...], dict[str, int]]:
         """The rings that this loop may choose, and what is left of every memory for them."""
-        touched = _buffers(nodes)
+        touched = [self.kernel.buffer(name) for name in _homes(nodes)]
         free = {memory.scope: self._capacity(memory.scope) for memory in self.machine.memories}
         rings: list[VersionRing] = []
         scopes: list[Scope] = []
@@ -254,7 +279,7 @@ class _Scheduler:
             LoopSchedule(name, solution.interval, solution.bound, proven, latency, places)
         )
         if loop is not None:
-            rings, _, _ = self._memory(loop, nodes)
+            rings, _, _ = self.memory(loop, nodes)
             for ring, count in zip(rings, solution.versions, strict=True):
                 self.versions[ring.name] = max(self.versions.get(ring.name, 1), count)
 
@@ -303,6 +328,8 @@ class _Scheduler:
     def _bytes(self, rings: Mapping[str, BufferRing]) -> tuple[tuple[Scope, int], ...]:
         used: dict[Scope, int] = {}
         for buffer in self.kernel.buffers:
+            if buffer.storage:
+                continue
             ring = rings[buffer.name]
             count = 1 if ring.manual else ring.versions
             aligned = -(-_version_bytes(buffer) // 32) * 32
@@ -336,13 +363,14 @@ def _turns(
                 yield NodeDependence(loop, each.buffer, *back, distance=1)
 
 
-def _buffers(nodes: tuple[PipeNode, ...]) -> tuple[Buffer, ...]:
-    found: dict[str, Buffer] = {}
+def _homes(nodes: tuple[PipeNode, ...]) -> tuple[str, ...]:
+    """The buffers on the chip whose bytes are touched, in order of first use."""
+    found: dict[str, None] = {}
     for task in tasks(nodes):
         for region in (*task.access.reads, *task.access.writes):
             if region.buffer.scope != Scope.GLOBAL:
-                found.setdefault(region.buffer.name, region.buffer)
-    return tuple(found.values())
+                found.setdefault(region.buffer.home)
+    return tuple(found)
 
 
 def _version_bytes(buffer: Buffer) -> int:

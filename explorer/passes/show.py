@@ -13,6 +13,7 @@ from explorer.expr import evaluate
 from explorer.ir.nodes import Kernel
 from explorer.machine import Machine
 from explorer.passes import materialize
+from explorer.program.columns import side_by_side
 from explorer.program.listing import LINES, show_roles
 from explorer.program.printer import show_program
 from explorer.schedule.bound import Schedule
@@ -20,17 +21,28 @@ from explorer.schedule.plan import PlanSync, open_plan
 
 
 def show_schedule(
-    kernel: Kernel, schedule: Schedule, machine: Machine, block: int = 0, lines: int = LINES
+    kernel: Kernel,
+    schedule: Schedule,
+    machine: Machine,
+    block: int = 0,
+    lines: int = LINES,
+    width: int = 0,
 ) -> str:
     """Iteration offsets, role programs side by side, and what a block's roles do first.
 
-    `kernel` has its Params open. ScheduleError and IllegalSchedule as of `materialize`.
+    `kernel` has its Params open; `width` is the longest line (0: any). ScheduleError and
+    IllegalSchedule as of `materialize`.
     """
     program = materialize(kernel, schedule, machine)
-    offsets = "".join(f"  {line}\n" for line in offset_lines(kernel, schedule))
+    offsets = "".join(
+        f"{row}\n"
+        for line in offset_lines(kernel, schedule)
+        for row in side_by_side([[f"  {line}"]], width)
+    )
     shifted = f"iteration offsets\n{offsets}" if offsets else ""
-    first = show_roles(program, block, dict.fromkeys(program.scalars, 1), lines)
-    return f"{show_program(program)}{shifted}block {block}, step by step\n{first}"
+    first = show_roles(program, block, dict.fromkeys(program.scalars, 1), lines, width)
+    steps = f"block {block}, step by step: barrier[slot], parity waited for, cycle\n"
+    return f"{show_program(program, width=width)}{shifted}{steps}{first}"
 
 
 def offset_lines(kernel: Kernel, schedule: Schedule) -> Iterator[str]:

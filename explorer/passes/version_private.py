@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from explorer.ir.access import access
-from explorer.ir.nodes import Loop, walk
+from explorer.ir.nodes import walk
 from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft, map_nests
 from explorer.program.nodes import Exec
 from explorer.program.steps import executed
@@ -49,7 +49,7 @@ def version_name(buffer: str, version: int) -> str:
 
 
 def _versions(nest: Nest, local: set[str], order: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    if not isinstance(nest.loop, Loop) or not any(item.stage for item in nest.entries):
+    if nest.loop is None or not any(item.stage for item in nest.entries):
         return ()
     visits: dict[str, list[Touch]] = {}
     for position, item in enumerate(nest.entries):

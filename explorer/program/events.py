@@ -27,11 +27,12 @@ from explorer.program.nodes import (
     Signal,
     Skip,
     Step,
+    Ticket,
     Wait,
     When,
 )
 
-Leaf: TypeAlias = Exec | Wait | Signal | Skip | Drain | RoleSync
+Leaf: TypeAlias = Exec | Wait | Signal | Skip | Drain | RoleSync | Ticket
 
 
 def slot(cycle: int, depth: int) -> int:
@@ -152,6 +153,8 @@ def _tile_events(
                 yield Event(kind, pipeline, cycle, slot(cycle, depth), cycle // depth & 1)
             case Skip(pipeline, full, count):
                 cycles.side(pipeline, full).next += evaluate(count, scalars)
+            case Ticket(last):
+                scalars[last] = 1  # listed as the part that does everything
             case Exec(Define() as op):
                 execute(op, scalars, no_data)
 

@@ -3,30 +3,60 @@
 Every formula is an `Expr` over `TILE`, the ordinal of a tile in raster order, so that the
 simulator evaluates and the emitters print the same one.
 
-Invariant: the ordinals 0 .. tile_count - 1 map one to one onto the grid, for every raster, extent
-and group, groups that do not divide the grid included.
+The blocks of a cluster have successive numbers and work on successive ordinals, which are
+neighbours along the cluster's axis; the raster orders the clusters. Where the cluster does not
+divide that axis, the last tiles lie outside the grid: their block keeps step with its cluster, on
+zeros from beyond the tensors, and what it stores there vanishes.
+
+Invariant: the ordinals 0 .. tile_count - 1 map one to one onto the grid, its axis of clusters
+rounded up to whole ones, for every raster, extent and group, groups that do not divide the grid
+included.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 
-from explorer.expr import Const, Expr, Var, const, evaluate, minimum, product
+from explorer.errors import ScheduleError
+from explorer.expr import (
+    Const,
+    Expr,
+    IntLike,
+    Var,
+    ceildiv,
+    const,
+    evaluate,
+    lookup,
+    maximum,
+    minimum,
+    product,
+    round_up,
+)
+from explorer.machine import Machine
 from explorer.program.nodes import Program
 from explorer.schedule.extensions import Launch, Raster
 
 TILE = Var("tile")
+# Tiles of a plane whose order is a table: each is a number of 16 bits.
+TABLE_TILES_MAX = 1 << 16
 
 
 def tile_count(program: Program, scalars: Mapping[str, int] = MappingProxyType({})) -> int:
-    """Tiles of the grid; `scalars` gives run-time sizes."""
-    return evaluate(product([extent for _, extent in program.grid]), scalars)
+    """Tiles that the blocks walk; `scalars` gives run-time sizes."""
+    extents = walked_extents(program.grid, program.launch)
+    return evaluate(product([extent for _, extent in extents]), scalars)
 
 
 def block_count(program: Program, scalars: Mapping[str, int] = MappingProxyType({})) -> int:
     """Blocks that are launched: one a tile, or the resident blocks of a persistent launch."""
     return program.launch.blocks or tile_count(program, scalars)
+
+
+def shared_by(blocks: IntLike, machine: Machine) -> Expr:
+    """How many resident blocks of a persistent launch share a unit; 1 for any other launch."""
+    return maximum(ceildiv(blocks, machine.units), 1)
 
 
 def tiles_of(
@@ -41,24 +71,62 @@ def tiles_of(
         yield {TILE.name: tile} | {name: evaluate(expr, env) for name, expr in formulas}
 
 
+def walked_extents(
+    grid: tuple[tuple[str, Expr], ...], launch: Launch
+) -> tuple[tuple[str, Expr], ...]:
+    """The grid, its axis of clusters rounded up to whole ones."""
+    return tuple(
+        (name, round_up(extent, launch.cluster) if axis == launch.cluster_axis else extent)
+        for axis, (name, extent) in enumerate(grid)
+    )
+
+
+def rank(launch: Launch) -> Expr:
+    """The number of a tile's block within its cluster."""
+    return TILE % launch.cluster
+
+
 def tile_indices(
     grid: tuple[tuple[str, Expr], ...], launch: Launch
 ) -> tuple[tuple[str, Expr], ...]:
     """Each grid variable as an expression over TILE.
 
     ROW lets the first grid axis move fastest, COLUMN the second. GROUPED walks strips of `group`
-    indices of the second axis, the second axis fastest within a strip.
+    indices of the second axis, the second axis fastest within a strip. HILBERT follows a curve
+    (`hilbert_tiles`), which no formula gives: it looks the pair up. With clusters, these are
+    orders of the clusters.
     """
+    size = launch.cluster
+    if size == 1:
+        return _ordered(grid, launch, TILE)
+    clusters = tuple(
+        (name, ceildiv(extent, size) if axis == launch.cluster_axis else extent)
+        for axis, (name, extent) in enumerate(grid)
+    )
+    return tuple(
+        (name, index * size + rank(launch) if axis == launch.cluster_axis else index)
+        for axis, (name, index) in enumerate(_ordered(clusters, launch, TILE // size))
+    )
+
+
+def _ordered(
+    grid: tuple[tuple[str, Expr], ...], launch: Launch, ordinal: Expr
+) -> tuple[tuple[str, Expr], ...]:
+    """Each grid variable over an ordinal in raster order."""
     names = [name for name, _ in grid]
     extents = [extent for _, extent in grid]
-    if len(grid) < 2 or launch.raster == Raster.ROW:
-        return _radix(names, extents)
+    # The parts of a split reduction are the last axis, which no raster moves.
+    if len(grid) - (launch.split > 1) < 2 or launch.raster == Raster.ROW:
+        return _radix(names, extents, ordinal)
     first, second = extents[0], extents[1]
     plane = first * second
-    within: Expr = TILE if len(grid) == 2 else TILE % plane
-    rest = _radix(names[2:], extents[2:], TILE // plane)
+    within: Expr = ordinal if len(grid) == 2 else ordinal % plane
+    rest = _radix(names[2:], extents[2:], ordinal // plane)
     if launch.raster == Raster.COLUMN:
         pair = ((names[0], within // second), (names[1], within % second))
+    elif launch.raster == Raster.HILBERT:
+        packed = _looked_up(first, second, within)
+        pair = ((names[0], packed // second), (names[1], packed % second))
     else:
         group = const(launch.group)
         strip = within // (group * first)
@@ -68,9 +136,7 @@ def tile_indices(
     return (*pair, *rest)
 
 
-def _radix(
-    names: list[str], extents: list[Expr], ordinal: Expr = TILE
-) -> tuple[tuple[str, Expr], ...]:
+def _radix(names: list[str], extents: list[Expr], ordinal: Expr) -> tuple[tuple[str, Expr], ...]:
     result = []
     for place, (name, extent) in enumerate(zip(names, extents, strict=True)):
         digit = ordinal // product(extents[:place])
@@ -79,3 +145,53 @@ def _radix(
             (name, Const(0) if extent == Const(1) else digit if last else digit % extent)
         )
     return tuple(result)
+
+
+def _looked_up(first: Expr, second: Expr, ordinal: Expr) -> Expr:
+    """The tile at an ordinal of the curve, as one number."""
+    if not isinstance(first, Const) or not isinstance(second, Const):
+        raise ScheduleError(
+            f"launch: a hilbert raster of {first} x {second}: it needs fixed sizes"
+        )
+    return lookup(hilbert_tiles(first.value, second.value), ordinal)
+
+
+@cache
+def hilbert_tiles(first: int, second: int) -> tuple[int, ...]:
+    """Every tile of a plane once, each beside the one before wherever the plane allows; each as
+    index of the first axis x second + index of the second axis.
+
+    Squares with a side of a power of two that cover the shorter axis follow each other along the
+    longer one; in each, Hilbert's curve runs from one corner to the next square. What lies outside
+    the plane is left out.
+    """
+    if first * second > TABLE_TILES_MAX:
+        raise ScheduleError(
+            f"launch: a hilbert raster of {first} x {second} tiles > {TABLE_TILES_MAX}; "
+            "choose another raster"
+        )
+    longer, shorter = max(first, second), min(first, second)
+    curve = [(0, 0)]
+    side = 1
+    while side < shorter:
+        curve = _doubled(curve, side)
+        side *= 2
+    found = [
+        (along + x, y)
+        for along in range(0, longer, side)
+        for x, y in curve
+        if along + x < longer and y < shorter
+    ]
+    if first < second:
+        found = [(y, x) for x, y in found]
+    return tuple(x * second + y for x, y in found)
+
+
+def _doubled(curve: list[tuple[int, int]], side: int) -> list[tuple[int, int]]:
+    """Hilbert's curve through four squares: up, across, and down again."""
+    return [
+        *((y, x) for x, y in curve),
+        *((x, y + side) for x, y in curve),
+        *((x + side, y + side) for x, y in curve),
+        *((2 * side - 1 - y, side - 1 - x) for x, y in curve),
+    ]

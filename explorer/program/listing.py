@@ -7,11 +7,12 @@ waits, so that a schedule that hangs is listed like any other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice, zip_longest
+from itertools import islice
 
 from explorer.expr import evaluate
 from explorer.ir.interpreter import execute
 from explorer.ir.nodes import Define
+from explorer.program.columns import side_by_side
 from explorer.program.events import RoleCycles, leaves, no_data, parity, slot
 from explorer.program.launch import TILE, tiles_of
 from explorer.program.nodes import (
@@ -23,6 +24,7 @@ from explorer.program.nodes import (
     RoleSync,
     Signal,
     Skip,
+    Ticket,
     Wait,
 )
 
@@ -34,24 +36,20 @@ def show_roles(
     block: int = 0,
     scalars: Mapping[str, int] | None = None,
     lines: int = LINES,
+    width: int = 0,
 ) -> str:
     """The first `lines` steps of every role of a block, one column a role.
 
     Waits and arrivals name barrier, slot, cycle and (waits) parity; ops name the slots they use
-    and the loop variables as they are. `scalars` gives run-time integers.
+    and the loop variables as they are. `scalars` gives run-time integers, `width` the longest line
+    (0: any).
     """
     columns = []
     for role in program.roles:
         found = list(islice(role_lines(program, role, block, dict(scalars or {})), lines + 1))
         head = f"{role.role.name}[{role.role.warps_lo},{role.role.warps_hi})"
         columns.append([head, *found[:lines], *(["..."] if len(found) > lines else [])])
-    widths = [max(map(len, column)) for column in columns]
-    rows = zip_longest(*columns, fillvalue="")
-    return "".join(
-        " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        + "\n"
-        for row in rows
-    )
+    return "".join(f"{row}\n" for row in side_by_side(columns, width))
 
 
 def role_lines(
@@ -85,12 +83,13 @@ def _tile_lines(
         match step:
             case Wait(name, full):
                 cycle, depth = cycles.side(name, full).open(), depths[name]
-                at = f"slot {slot(cycle, depth)} parity {parity(cycle, depth, full)}"
-                yield f"  wait {name}.{_side(full)} {at} cycle {cycle}{loops}"
+                at = f"[{slot(cycle, depth)}] parity {parity(cycle, depth, full)}"
+                yield f"  wait {name}.{_side(full)}{at} cycle {cycle}{loops}"
             case Signal(name, full):
                 cycle = cycles.side(name, not full).close()
-                at = f"slot {slot(cycle, depths[name])}"
-                yield f"  arrive {name}.{_side(full)} {at} cycle {cycle}{loops}"
+                at = f"[{slot(cycle, depths[name])}]"
+                at += f" at {step.blocks} blocks" if step.blocks > 1 else ""
+                yield f"  arrive {name}.{_side(full)}{at} cycle {cycle}{loops}"
             case Skip(name, full, count):
                 passed = evaluate(count, env)
                 cycles.side(name, full).next += passed
@@ -99,6 +98,10 @@ def _tile_lines(
                 yield f"  drain to {pending}{loops}"
             case RoleSync():
                 yield f"  sync warps{loops}"
+            case Ticket(last):
+                env[last] = 1  # listed as the part that does everything
+                outer.add(last)
+                yield f"  draw a ticket, the last{loops}"
             case Exec():
                 if isinstance(step.op, Define):
                     execute(step.op, env, no_data)

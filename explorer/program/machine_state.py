@@ -3,6 +3,8 @@
 Without data (`World.tensors` empty and `World.data` False) nothing is stored but barriers.
 
 Invariant: barriers and on-chip memory belong to one block; events are addressed by (block, role).
+A block's memory and barriers are there while any block of its cluster runs: the source lets a
+cluster meet before its first step and after its last.
 """
 
 from __future__ import annotations
@@ -10,17 +12,37 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from attrs import Factory, define
 
 from explorer.expr import evaluate
 from explorer.ir.access import access
 from explorer.ir.interpreter import poisoned
 from explorer.ir.nodes import Buffer
-from explorer.program.barrier import Barrier
+from explorer.program.barrier import Barrier, Clock, join
 from explorer.program.flights import Flights
 from explorer.program.memory_model import MemoryModel
 from explorer.program.nodes import Program
 from explorer.program.steps import executed
-from explorer.program.verdict import Array, BadCount, FaultFound
+from explorer.program.verdict import Array, BadCount, FaultFound, OpenTickets
+
+
+@define
+class Tickets:
+    """The numbers that the parts of one tile have drawn, and what they had done by then."""
+
+    parts: int
+    drawn: int = 0
+    known: Clock = Factory(dict)
+
+    def draw(self, clock: Clock) -> bool:
+        """Draw the next number, telling and learning what was done; whether it is the last."""
+        join(self.known, clock)
+        join(clock, self.known)
+        self.drawn += 1
+        if self.drawn < self.parts:
+            return False
+        self.drawn = 0
+        return True
 
 
 class World:
@@ -44,7 +66,19 @@ class World:
         self.asynchronous = any(e.asynchronous for e in execs)
         self.tensors: dict[str, Array] = {}
         if tensors is not None:
-            self.tensors = {t.name: self._tensor(t, tensors) for t in program.tensors}
+            kept = (*program.tensors, *program.workspace)
+            self.tensors = {t.name: self._tensor(t, tensors) for t in kept}
+        self.tickets: dict[tuple[int, int], Tickets] = {}
+
+    def draw(self, slot: int, share: int, parts: int, clock: Clock) -> bool:
+        """Draw a ticket of a tile for one share of its rows; whether it is the last."""
+        return self.tickets.setdefault((slot, share), Tickets(parts)).draw(clock)
+
+    def close(self) -> None:
+        """After a launch all numbers have started over; FaultFound for a tile's that have not."""
+        for (slot, share), tickets in self.tickets.items():
+            if tickets.drawn:
+                raise FaultFound(OpenTickets(slot, share, tickets.drawn, tickets.parts))
 
     def _tensor(self, buffer: Buffer, given: dict[str, Array]) -> Array:
         if buffer.name in given:
@@ -81,6 +115,11 @@ class BlockState:
                 depths = tuple(depth for _, depth in ring.levels)
                 shape = (*depths, *world.shape(ring.buffer))
                 self.arrays[ring.buffer.name] = poisoned(shape, ring.buffer.dtype)
+
+    def cluster(self, blocks: int) -> list[BlockState]:
+        """The `blocks` of this block's cluster; itself alone for 1."""
+        first = self.number - self.number % blocks
+        return self.world.blocks[first : first + blocks]
 
     def arrive(
         self,

@@ -23,6 +23,8 @@ from attrs import field, frozen
 
 from explorer.expr import Cond, Expr
 from explorer.ir.nodes import Buffer, Op
+from explorer.ir.pools import FixedPlace, Pool
+from explorer.memory.placement import Placement
 from explorer.schedule.extensions import CopyRoute, Launch
 from explorer.schedule.ws import WSRole
 
@@ -53,13 +55,16 @@ class Exec:
     """Run a tile op; `uses` bind its ring buffers, outermost pipeline first.
 
     `route` says how a global-to-shared copy travels. `asynchronous` marks a matrix op that
-    completes at a later Drain.
+    completes at a later Drain or, in tensor memory, before the arrival of a later Signal. A bulk
+    copy with `multicast` above 1 delivers the block's share of the rows to that many blocks, those
+    of its cluster, each of which counts all shares.
     """
 
     op: Op
     uses: tuple[Use, ...] = ()
     route: CopyRoute | None = None
     asynchronous: bool = False
+    multicast: int = 1
 
 
 @frozen
@@ -75,14 +80,18 @@ class Signal:
     """Close the oldest unclosed cycle: arrive at the full (producer) or empty (consumer) barrier.
 
     `threads` arrives once per thread of the role. `deferred` arrives once per thread when the
-    cp.async copies that the role issued before have landed. With neither, the role arrives once:
-    its bulk copies do the rest in bytes.
+    cp.async copies that the role issued before have landed, `matrix` once when its gemms into
+    tensor memory have completed. With none of them the role arrives once: its bulk copies do the
+    rest in bytes. All that at the barriers of so many `blocks`: with more
+    than one, of the whole cluster.
     """
 
     pipeline: str
     full: bool
     threads: bool = True
     deferred: bool = False
+    blocks: int = 1
+    matrix: bool = False
 
 
 @frozen
@@ -104,6 +113,21 @@ class Drain:
 @frozen
 class RoleSync:
     """A barrier among all warps of the role: one writes what another reads."""
+
+
+@frozen
+class Ticket:
+    """Draw a number of the tile `slot`, of which each of `parts` blocks draws one: the scalar
+    `last` becomes 1 for the last of them, else 0.
+
+    All threads of the role meet. What a role has done before, whoever draws a later number sees.
+    The last one starts the numbers over, so that the next launch finds them at 0. Nobody waits for
+    another block.
+    """
+
+    last: str
+    slot: Expr
+    parts: int
 
 
 @frozen
@@ -133,7 +157,7 @@ class Repeat:
     body: tuple[Step, ...]
 
 
-Step: TypeAlias = Exec | Wait | Signal | Skip | Drain | RoleSync | For | When | Repeat
+Step: TypeAlias = Exec | Wait | Signal | Skip | Drain | RoleSync | Ticket | For | When | Repeat
 
 
 @frozen
@@ -185,6 +209,10 @@ class Program:
 
     The grid is walked as `launch` says: every block runs each role's body once a tile, with the
     cycle counts running on from tile to tile. `scalars` are the run-time integer arguments.
+    `workspace` are global buffers through which blocks hand sums to each other; nothing outside
+    the launch sees them, and roles of one share read only what such roles wrote. `placement` says
+    where on-chip buffers lie; without one they lie one behind the other. `pools` are the
+    kernel's.
     """
 
     name: str
@@ -199,6 +227,18 @@ class Program:
     matrix: tuple[tuple[str, int, int], ...] = field(default=())
     threads_per_warp: int = 1
     scalars: tuple[str, ...] = ()
+    workspace: tuple[Buffer, ...] = ()
+    placement: Placement | None = None
+    pools: tuple[Pool, ...] = ()
+
+    def sharers(self, buffer: str) -> frozenset[str]:
+        """The other buffers that take some of a buffer's bytes."""
+        return self.placement.sharers(buffer) if self.placement else frozenset()
+
+    def fixed_place(self, buffer: str) -> FixedPlace | None:
+        """Where a pool of the kernel holds a buffer, or None."""
+        places = (place for pool in self.pools for place in pool.places)
+        return next((place for place in places if place.buffer == buffer), None)
 
     def ring(self, buffer: str) -> Ring:
         """The ring of a shared buffer; KeyError where it has none."""

@@ -166,11 +166,12 @@ class _Issuer:
             yield from self._level(node.id, node.children, envs, trips, inner)
             return
         slots = {
-            region.buffer.name: self._slot(region.buffer.name, node, path)
+            region.buffer.name: self._slot(region.buffer.home, node, path)
             for region in (*node.access.reads, *node.access.writes)
-            if region.buffer.name in self._rings
+            if region.buffer.home in self._rings
         }
-        outside = any(not self._inside(name, node) for name in slots)
+        homes = {region.buffer.home for region in (*node.access.reads, *node.access.writes)}
+        outside = any(not self._inside(home, node) for home in homes & self._rings.keys())
         scalars = env if isinstance(node.op, Define) else dict(env)
         *fetching, pipe = self.pipes[node.id]
         if not fetching:
@@ -224,7 +225,7 @@ class _Issuer:
 
 def _touches(task: TaskNode, buffer: str) -> bool:
     regions = (*task.access.reads, *task.access.writes)
-    return any(region.buffer.name == buffer for region in regions)
+    return any(region.buffer.home == buffer for region in regions)
 
 
 def _issue_order(plan: LoopSchedule, nodes: tuple[PipeNode, ...]) -> list[tuple[PipeNode, int]]:

@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 from explorer.errors import KernelError
 from explorer.expr import evaluate
 from explorer.ir.access import access, outputs
-from explorer.ir.interpreter import execute, grid_points, poisoned
+from explorer.ir.interpreter import execute, grid_points, poisoned, seen
 from explorer.ir.nodes import Kernel
 from explorer.machine import Pipe, Scope
 from explorer.program.pipe_flags import ORDERED
@@ -73,7 +73,10 @@ def _memory(
         ring = schedule.ring(buffer.name)
         count = ring.versions if ring is not None and not ring.manual else 1
         shape = tuple(evaluate(size) for size in buffer.shape)
-        memory[buffer.name] = [poisoned(shape, buffer.dtype) for _ in range(count)]
+        if buffer.storage:
+            memory[buffer.name] = [seen(each, buffer, shape) for each in memory[buffer.storage]]
+        else:
+            memory[buffer.name] = [poisoned(shape, buffer.dtype) for _ in range(count)]
     return memory
 
 

@@ -7,9 +7,9 @@ catch a change of any pass.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import zip_longest
 
 from explorer.ir.printer import show_buffer, show_statement
+from explorer.program.columns import side_by_side
 from explorer.program.counts import arrivals
 from explorer.program.events import role_events
 from explorer.program.nodes import (
@@ -26,28 +26,36 @@ from explorer.program.nodes import (
     Signal,
     Skip,
     Step,
+    Ticket,
     Use,
     Wait,
     When,
 )
 
+INDENT = "  "
 
-def show_program(program: Program, mark: Step | None = None) -> str:
-    """The program as text, roles side by side; `mark` points at one step."""
+
+def show_program(program: Program, mark: Step | None = None, width: int = 0) -> str:
+    """The program as text, roles side by side; `mark` points at one step.
+
+    `width` is the longest row of the roles, 0 for any.
+    """
     lines = [f"program {program.name} on {program.machine}, {program.num_warps} warps"]
     grid = ", ".join(f"{name} < {extent}" for name, extent in program.grid)
     launch = program.launch
     resident = f"{launch.blocks} resident blocks" if launch.blocks else "one block a tile"
-    lines.append(f"  grid {grid}; {resident}; raster {launch.raster} group {launch.group}")
+    order = f"raster {launch.raster} group {launch.group}"
+    if launch.cluster > 1:
+        order += f"; clusters of {launch.cluster} along {program.grid[launch.cluster_axis][0]}"
+    lines.append(f"  grid {grid}; {resident}; {order}")
     lines += [f"  tensor {show_buffer(tensor)}" for tensor in program.tensors]
+    lines += [f"  workspace {show_buffer(buffer)}" for buffer in program.workspace]
     lines += [f"  ring {_ring(ring)}" for ring in program.rings]
     lines += [f"  barriers {_barriers(barriers)}" for barriers in program.barriers]
     lines += [f"  matrix {op} {m} x {n}" for op, m, n in program.matrix]
     columns = [_column(role, program, mark) for role in program.roles]
-    widths = [max(map(len, column), default=0) for column in columns]
-    for row in zip_longest(*columns, fillvalue=""):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append(("  " + " | ".join(cells)).rstrip())
+    rows = side_by_side(columns, width - len(INDENT) if width else 0)
+    lines += [(INDENT + row).rstrip() for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -93,13 +101,18 @@ def show_steps(
                 text = f"wait {pipeline}.{_side(full)}"
             case Signal(pipeline, full):
                 late = " when copies land" if step.deferred else ""
-                text = f"arrive {pipeline}.{_side(full)} x{arrivals(step, threads)}{late}"
+                late += " when gemms complete" if step.matrix else ""
+                where = f" at {step.blocks} blocks" if step.blocks > 1 else ""
+                count = arrivals(step, threads)
+                text = f"arrive {pipeline}.{_side(full)} x{count}{where}{late}"
             case Skip(pipeline, full, cycles):
                 text = f"skip {cycles} of {pipeline}.{_side(full)}"
             case Drain(pending):
                 text = f"drain to {pending} in flight"
             case RoleSync():
                 text = "sync warps"
+            case Ticket(last, at, parts):
+                text = f"{last} = ticket of tile {at} is the last of {parts}"
             case For(var, start, stop, inner):
                 text = f"for {var} in {start} .. {stop}" + (" unrolled" if step.unroll else "")
             case When(cond, inner):
@@ -118,6 +131,8 @@ def _exec(step: Exec) -> str:
     text = show_statement(step.op)
     if step.route is not None:
         text += f" by {step.route}"
+    if step.multicast > 1:
+        text += f" to {step.multicast} blocks"
     if step.asynchronous:
         text += " async"
     if step.uses:

@@ -7,7 +7,7 @@ until `can_go`, and its counters are those of the program's law of cycles (`prog
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from explorer.expr import evaluate
@@ -26,6 +26,7 @@ from explorer.program.nodes import (
     RoleProgram,
     Signal,
     Skip,
+    Ticket,
     Use,
     Wait,
 )
@@ -53,7 +54,7 @@ class RoleActor:
         self.issued: dict[str, int] = {}
         self.matrix: deque[tuple[Flight, dict[str, int]]] = deque()
         self.deferred: list[tuple[Flight, dict[str, int]]] = []
-        self.toucher = Toucher(world, block.number, self.name)
+        self.touchers: dict[int, Toucher] = {}
 
     def _steps(self) -> Iterator[Leaf]:
         for tile in tiles_of(self.block.program, self.block.number, self.world.scalars):
@@ -82,6 +83,9 @@ class RoleActor:
                 self.cycles.side(pipeline, full).next += evaluate(count, self.scalars)
             case Drain(pending):
                 self._drain(pending)
+            case Ticket(last, at, parts):
+                tile, share = evaluate(at, self.scalars), self.role.share[0]
+                self.scalars[last] = int(self.world.draw(tile, share, parts, self.clock))
             case Exec():
                 self._exec(step)
         return "moved"
@@ -123,17 +127,31 @@ class RoleActor:
         cycle = side.close()
         count = arrivals(step, self.threads)
         if step.deferred:
-            late = self.threads
-            count -= late
-            flights = tuple(flight for flight, _ in self.deferred)
-            clocks = [clock for _, clock in self.deferred]
+            count -= self.threads
+            self._arrive_behind(step, cycle, self.threads, self.deferred)
             self.deferred = []
-            mine = dict(self.clock)
-            self.world.flights.add(
-                partial(self._arrive_late, step, cycle, late, mine, clocks), flights
-            )
-        if count:
-            self._arrive(step.pipeline, step.full, cycle, count, 0, self.clock)
+        if step.matrix:
+            count -= 1
+            self._arrive_behind(step, cycle, 1, self.matrix)
+        if not count:
+            return
+        self._arrive(step.pipeline, step.full, cycle, count, 0, self.clock)
+        for other in self.block.cluster(step.blocks):
+            if other is not self.block:
+                clock = dict(self.clock)
+                arrive = partial(
+                    other.arrive, self.name, step.pipeline, step.full, cycle, count, 0, clock
+                )
+                self.world.flights.add(arrive)
+
+    def _arrive_behind(
+        self, step: Signal, cycle: int, count: int, work: Iterable[tuple[Flight, dict[str, int]]]
+    ) -> None:
+        """Arrive when asynchronous work that was issued before is done."""
+        flights = tuple(flight for flight, _ in work)
+        clocks = [clock for _, clock in work]
+        late = partial(self._arrive_late, step, cycle, count, dict(self.clock), clocks)
+        self.world.flights.add(late, flights)
 
     def _arrive_late(
         self,
@@ -176,8 +194,23 @@ class RoleActor:
             self._send_matrix(step, cycles)
         else:
             tick = self._tick()
-            self.toucher.touch(step, cycles, self.actor, tick, self.clock, self.scalars)
+            self._touch(self.block, step, cycles, self.actor, tick, self.clock, self.scalars)
             self._run(step, cycles, self.scalars)
+
+    def _touch(
+        self,
+        block: BlockState,
+        step: Exec,
+        cycles: dict[tuple[str, str], int],
+        actor: str,
+        tick: int,
+        clock: dict[str, int],
+        scalars: dict[str, int],
+    ) -> None:
+        """Check and record what an op touches in a block's memory, and outside it."""
+        number = block.number
+        toucher = self.touchers.setdefault(number, Toucher(self.world, number, self.name))
+        toucher.touch(step, cycles, actor, tick, clock, scalars)
 
     def _cycle(self, use: Use, step: Exec) -> int:
         side = self.cycles.standing(use.pipeline)
@@ -190,20 +223,26 @@ class RoleActor:
         return side.unclosed[-1]
 
     def _run(
-        self, step: Exec, cycles: dict[tuple[str, str], int], scalars: dict[str, int]
+        self,
+        step: Exec,
+        cycles: dict[tuple[str, str], int],
+        scalars: dict[str, int],
+        block: BlockState | None = None,
     ) -> None:
+        """The op's effect, on the shared memory of its own or another block."""
         if not self.world.data and not isinstance(step.op, Define):
             return
-        execute(step.op, scalars, lambda name: self._view(name, cycles))
+        where = block or self.block
+        execute(step.op, scalars, lambda name: self._view(name, cycles, where))
 
-    def _view(self, name: str, cycles: dict[tuple[str, str], int]) -> Array:
+    def _view(self, name: str, cycles: dict[tuple[str, str], int], block: BlockState) -> Array:
         if name in self.private:
             return self.private[name]
-        ring = self.block.rings.get(name)
+        ring = block.rings.get(name)
         if ring is None or not self.world.data:
             return self.world.tensors[name]
         at = tuple(cycles[(name, pipeline)] % depth for pipeline, depth in ring.levels)
-        array: Array = self.block.arrays[name][at]
+        array: Array = block.arrays[name][at]
         return array
 
     # ------------------------------------------------------------ asynchronous work
@@ -213,10 +252,9 @@ class RoleActor:
         scalars = dict(self.scalars)
         slots = tuple(cycle % self.block.depths[name] for (_, name), cycle in cycles.items())
         engine = f"{self.actor}.{step.op.id}.{slots}"
-        tick = self._issue(engine)
-        clock = {**self.clock, engine: tick}
-        self.toucher.touch(step, cycles, engine, tick, self.clock, scalars)
         if step.route == CopyRoute.ASYNC:
+            tick = self._issue(engine)
+            self._touch(self.block, step, cycles, engine, tick, self.clock, scalars)
             flight = self.world.flights.add(partial(self._run, step, cycles, scalars))
             self.deferred.append((flight, {engine: tick}))
             return
@@ -224,15 +262,32 @@ class RoleActor:
         size = _bytes_of(step.op, scalars)
         if target is not None:
             pipeline, cycle = target
-            depth = self.block.depths[pipeline]
-            self.block.barriers[(pipeline, True, slot(cycle, depth))].expect(size)
+            at = slot(cycle, self.block.depths[pipeline])
+            self.block.barriers[(pipeline, True, at)].expect(size * step.multicast)
+        for block in self.block.cluster(step.multicast):
+            # What has landed in one block says nothing about the others.
+            landing = f"{engine}>{block.number}"
+            tick = self._issue(landing)
+            self._touch(block, step, cycles, landing, tick, self.clock, scalars)
+            clock = {**self.clock, landing: tick}
+            self.world.flights.add(
+                partial(self._land, block, step, cycles, scalars, target, size, clock)
+            )
 
-        def land() -> None:
-            self._run(step, cycles, scalars)
-            if target is not None:
-                self._arrive(target[0], True, target[1], 0, size, clock)
-
-        self.world.flights.add(land)
+    def _land(
+        self,
+        block: BlockState,
+        step: Exec,
+        cycles: dict[tuple[str, str], int],
+        scalars: dict[str, int],
+        target: tuple[str, int] | None,
+        size: int,
+        clock: dict[str, int],
+    ) -> None:
+        """A bulk copy, or its part for another block of the cluster, arrives there."""
+        self._run(step, cycles, scalars, block)
+        if target is not None:
+            block.arrive(self.name, target[0], True, target[1], 0, size, clock)
 
     def _issue(self, engine: str) -> int:
         self.issued[engine] = self.issued.get(engine, 0) + 1
@@ -251,7 +306,8 @@ class RoleActor:
         scalars = dict(self.scalars)
         engine = f"{self.actor}.matrix"
         tick = self._issue(engine)
-        self.toucher.touch(step, cycles, engine, tick, {**self.clock, engine: tick}, scalars)
+        clock = {**self.clock, engine: tick}
+        self._touch(self.block, step, cycles, engine, tick, clock, scalars)
         before = (self.matrix[-1][0],) if self.matrix else ()
         flight = self.world.flights.add(partial(self._run, step, cycles, scalars), before)
         self.matrix.append((flight, {engine: tick}))

@@ -51,9 +51,11 @@ def _run(program: Program, world: World, seed: int) -> Verdict:
         for block in range(block_count(program, world.scalars)):
             world.add_block(BlockState(program, block, world))
         _Scheduler(world, Policy(seed)).run()
+        world.close()
     except FaultFound as found:
         return found.fault
-    return Finished(tuple(sorted(world.tensors.items())))
+    inner = {buffer.name for buffer in program.workspace}
+    return Finished(tuple((k, v) for k, v in sorted(world.tensors.items()) if k not in inner))
 
 
 class _Scheduler:

@@ -11,8 +11,8 @@ from attrs import evolve
 
 from explorer.expr import Cond, IntLike, Truth, substitute, substitute_cond
 from explorer.ir.access import access
-from explorer.ir.nodes import Group, If, Loop, Op, Rewrite, While
-from explorer.program.nodes import Exec, For, Repeat, Signal, Skip, Step, When
+from explorer.ir.nodes import Define, Group, If, Loop, Op, Rewrite, While
+from explorer.program.nodes import Exec, For, Repeat, Signal, Skip, Step, Ticket, When
 
 
 def every_step(body: tuple[Step, ...]) -> Iterator[Step]:
@@ -65,6 +65,8 @@ def substitute_steps(steps: tuple[Step, ...], env: Mapping[str, IntLike]) -> tup
                 result.append(evolve(step, op=_rewritten(step.op, Rewrite(env))))
             case Skip():
                 result.append(evolve(step, cycles=substitute(step.cycles, env)))
+            case Ticket():
+                result.append(evolve(step, slot=substitute(step.slot, env)))
             case For():
                 start, stop = substitute(step.start, env), substitute(step.stop, env)
                 body = substitute_steps(step.body, env)
@@ -93,12 +95,18 @@ def when(cond: Cond, body: tuple[Step, ...]) -> tuple[Step, ...]:
     return (When(cond, body),) if body else ()
 
 
+def same_branch(one: When, other: When) -> bool:
+    """Whether two neighbours can become one: no scalar may change between their conditions."""
+    defines = any(isinstance(execution.op, Define) for execution in executed(one.body))
+    return one.cond == other.cond and not defines
+
+
 def merge_guards(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Neighbouring bodies under the same condition become one."""
     result: list[Step] = []
     for step in steps:
         last = result[-1] if result else None
-        if isinstance(step, When) and isinstance(last, When) and step.cond == last.cond:
+        if isinstance(step, When) and isinstance(last, When) and same_branch(last, step):
             result[-1] = evolve(last, body=(*last.body, *step.body))
         else:
             result.append(step)

@@ -16,7 +16,7 @@ from explorer.ir.access import Access, access
 from explorer.ir.elementwise import condition_lanes
 from explorer.ir.nodes import Map, Op, Region, Rewrite, Store
 from explorer.machine import Scope
-from explorer.program.memory_model import Box, Needs, Touch
+from explorer.program.memory_model import Box, Needs, Spans, Touch
 from explorer.program.nodes import Exec
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Toucher:
         self.role = role
         self.plans: dict[int, _Plan] = {}
         self.levels = {r.buffer.name: r.levels for r in world.program.rings}
+        self.sharing = frozenset(n for n in self.levels if world.program.sharers(n))
 
     def touch(
         self,
@@ -105,9 +106,10 @@ class Toucher:
         version = tuple(c % depth for c, (_, depth) in zip(cycle, levels, strict=True))
         block = -1 if buffer.scope == Scope.GLOBAL else self.block
         owner = self.role if buffer.scope.private else ""
+        box = _box(region, scalars)
         return Touch(
             (block, owner, buffer.name, version),
-            _box(region, scalars),
+            box,
             write,
             plan.atomic,
             self.block,
@@ -117,7 +119,19 @@ class Toucher:
             tick,
             cycle,
             needs,
+            self.spans(buffer.name, version, box),
         )
+
+    def spans(self, buffer: str, version: tuple[int, ...], box: Box) -> Spans:
+        """The byte ranges of a box of a buffer that shares bytes with another."""
+        placement = self.world.program.placement
+        if placement is None or buffer not in self.sharing:
+            return ()
+        place, at = placement.buffer(buffer), 0
+        for number, (_, depth) in zip(version, self.levels[buffer], strict=True):
+            at = at * depth + number
+        shape = self.world.shape(self.world.program.ring(buffer).buffer)
+        return place.spans(at, _rows(box, shape))
 
 
 def _guarded(op: Op) -> bool:
@@ -161,6 +175,14 @@ def _active_part(op: Map, store: Store, guard: Cond, scalars: dict[str, int]) ->
         (name, Const(high - low)) for (name, _), (low, high) in zip(op.axes, spans, strict=True)
     )
     return evolve(moved, axes=axes)
+
+
+def _rows(box: Box, shape: tuple[int, ...]) -> tuple[int, int]:
+    """The rows, all dimensions but the last counted through, that a box reaches from and to."""
+    low, last = 0, 0
+    for (start, stop), size in zip(box[:-1], shape[:-1], strict=True):
+        low, last = low * size + start, last * size + stop - 1
+    return low, last + 1
 
 
 def _box(region: Region, scalars: dict[str, int]) -> Box:

@@ -125,7 +125,24 @@ class Unbalanced:
         )
 
 
-Fault: TypeAlias = Hang | Race | BadCount | Unbalanced
+@frozen
+class OpenTickets:
+    """A tile whose parts have not all drawn a number: nobody was the last, and the next launch
+    would go on from there. `share` is that of the roles that draw."""
+
+    slot: int
+    share: int
+    drawn: int
+    parts: int
+
+    def __str__(self) -> str:
+        return (
+            f"open tickets: {self.drawn} of {self.parts} parts drew a number of tile {self.slot}, "
+            f"share {self.share}"
+        )
+
+
+Fault: TypeAlias = Hang | Race | BadCount | Unbalanced | OpenTickets
 Verdict: TypeAlias = Finished | Fault
 
 

@@ -13,7 +13,9 @@ from attrs import Factory, define
 
 from explorer.errors import IllegalSchedule
 from explorer.expr import Cond, Expr, evaluate, holds
+from explorer.ir.interpreter import execute
 from explorer.ir.nodes import Define, free_vars
+from explorer.program.events import no_data
 from explorer.program.launch import TILE
 from explorer.program.nodes import (
     Cycle,
@@ -25,10 +27,12 @@ from explorer.program.nodes import (
     Signal,
     Skip,
     Step,
+    Ticket,
     Wait,
     When,
 )
 from explorer.program.printer import show_program
+from explorer.program.steps import every_step, executed
 
 _WALKED_TRIPS = 16
 _TRIED_SIZES = (0, 1, 2, 3, 2 * _WALKED_TRIPS + 1)
@@ -46,8 +50,9 @@ def verify_program(program: Program) -> None:
     """MalformedProgram at the first step that breaks an invariant."""
     for role in program.roles:
         free = run_time_sizes(role.body)
-        for size in _TRIED_SIZES if free else (0,):
-            _Walk(program, role, scalars=dict.fromkeys(free, size)).run()
+        repeats = any(isinstance(step, Repeat) for step in every_step(role.body))
+        for size in _TRIED_SIZES if free or repeats else (0,):
+            _Walk(program, role, size, scalars=dict.fromkeys(free, size)).run()
     for barriers in program.barriers:
         if barriers.full_count < 1 or barriers.empty_count < 1:
             side = "full" if barriers.full_count < 1 else "empty"
@@ -65,7 +70,7 @@ def run_time_sizes(body: tuple[Step, ...]) -> frozenset[str]:
     def visit(steps: tuple[Step, ...]) -> None:
         for step in steps:
             match step:
-                case Exec(Define(_, name, _)):
+                case Exec(Define(_, name, _)) | Ticket(name):
                     given.add(name)
                 case For(var, start, stop, inner):
                     given.add(var)
@@ -83,6 +88,7 @@ def run_time_sizes(body: tuple[Step, ...]) -> frozenset[str]:
 class _Walk:
     program: Program
     role: RoleProgram
+    repeats: int
     unclosed: dict[tuple[str, bool], int] = Factory(dict)
     scalars: dict[str, int] = Factory(dict)
 
@@ -122,16 +128,21 @@ class _Walk:
                     for value in self.trips(step):
                         self.scalars[step.var] = value
                         self.steps(step.body, known)
+                    for inner in executed(step.body):
+                        if isinstance(inner.op, Define):
+                            self.scalars.pop(inner.op.name, None)
                 case When():
                     self.branch(step, known)
                 case Repeat():
-                    self.balanced(step, step.body, known)
+                    self.repeat(step, known)
 
     def known(self, pipeline: str, known: set[str], step: Step) -> None:
         if pipeline not in known:
             self.fail(f"R-B3: there is no pipeline '{pipeline}'", step)
 
     def execution(self, step: Exec, known: set[str]) -> None:
+        if isinstance(step.op, Define):
+            self.define(step.op)
         for use in step.uses:
             self.known(use.pipeline, known, step)
             if use.cycle != Cycle.OPEN:
@@ -143,6 +154,13 @@ class _Walk:
                     f"'{use.pipeline}'",
                     step,
                 )
+
+    def define(self, op: Define) -> None:
+        """The scalar's value, as far as it does not come from data."""
+        try:
+            execute(op, self.scalars, no_data)
+        except KeyError:
+            self.scalars.pop(op.name, None)
 
     def trips(self, loop: For) -> list[int]:
         """All values of a short loop, the first and the last of a long or unknown one."""
@@ -159,6 +177,14 @@ class _Walk:
         if taken is None:
             self.balanced(step, step.body, known)
         elif taken:
+            self.steps(step.body, known)
+
+    def repeat(self, step: Repeat, known: set[str]) -> None:
+        """As often as the condition holds, or `repeats` times where data decides."""
+        for walked in range(2 * _WALKED_TRIPS):
+            going_on = self.truth(step.cond)
+            if going_on is False or (going_on is None and walked >= self.repeats):
+                return
             self.steps(step.body, known)
 
     def balanced(self, step: Step, body: tuple[Step, ...], known: set[str]) -> None:

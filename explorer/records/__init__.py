@@ -1,8 +1,9 @@
 """Records: outcomes, trials, best schedules, keys, and the run folder that holds them."""
 
 from explorer.records.environment import Environment, describe_environment, usable_cores
-from explorer.records.folder import RunFolder, default_folder, read_info
-from explorer.records.load import Run, load, read_schedule
+from explorer.records.files import write_atomic, writing
+from explorer.records.folder import RunFolder, default_folder, pack, read_info
+from explorer.records.load import ANSWERED, Run, load, read_schedule
 from explorer.records.outcomes import (
     OUTCOMES,
     CompileFailed,
@@ -27,6 +28,7 @@ from explorer.records.trial import (
 )
 
 __all__ = [
+    "ANSWERED",
     "OUTCOMES",
     "Baseline",
     "BestSchedule",
@@ -50,8 +52,11 @@ __all__ = [
     "first_difference",
     "kind_of",
     "load",
+    "pack",
     "read_info",
     "read_schedule",
     "reason_of",
     "usable_cores",
+    "write_atomic",
+    "writing",
 ]

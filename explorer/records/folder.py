@@ -8,6 +8,9 @@
     best.json          BestSchedule
     source.c           the generated source of the best schedule (source.cu on a GPU)
 
+A folder that is kept for good is packed: the table stands for log and study, which are made again
+from it when the run goes on.
+
 Invariant: run.json says that a run is over only after every other file has been written; one
 process owns a folder at a time.
 """
@@ -26,7 +29,7 @@ from explorer.data import dumps, loads
 from explorer.errors import RecordError
 from explorer.records.environment import Environment
 from explorer.records.files import append_line, drop_torn_line, whole_lines, write_atomic, writing
-from explorer.records.table import parquet_bytes
+from explorer.records.table import parquet_bytes, trials_of
 from explorer.records.trial import BestSchedule, RunInfo, StudyKey, Trial, first_difference
 
 RUN, ENVIRONMENT, STUDY = "run.json", "environment.json", "study.journal"
@@ -84,7 +87,11 @@ class RunFolder:
         lock = _lock(path)
         drop_torn_line(path / LOG)
         drop_torn_line(path / STUDY)
-        return cls(path, info, read_trials(path), lock)
+        trials = read_trials(path)
+        if trials and not (path / LOG).exists():
+            lines = [dumps(trial, indent=None).rstrip("\n") + "\n" for trial in trials]
+            write_atomic(path / LOG, "".join(lines))
+        return cls(path, info, trials, lock)
 
     @property
     def study(self) -> Path:
@@ -132,6 +139,11 @@ def read_info(path: Path) -> RunInfo:
 
 def read_trials(path: Path) -> tuple[Trial, ...]:
     """The finished trials, in order; RecordError that names the first damaged line."""
+    if not (path / LOG).exists() and (path / TABLE).exists():
+        try:
+            return trials_of((path / TABLE).read_bytes())
+        except RecordError as problem:
+            raise RecordError(f"{path / TABLE}: {problem}") from None
     result: dict[int, Trial] = {}
     for number, line in enumerate(whole_lines(path / LOG), start=1):
         try:
@@ -142,6 +154,21 @@ def read_trials(path: Path) -> tuple[Trial, ...]:
             raise RecordError(f"{path / LOG} line {number}: there is a trial {trial.number} above")
         result[trial.number] = trial
     return tuple(result.values())
+
+
+def pack(path: Path) -> None:
+    """Leave log and study of a run that is over to its table; RecordError where they differ."""
+    lock = _lock(path)
+    try:
+        if not (path / LOG).exists():
+            return
+        if trials_of((path / TABLE).read_bytes()) != read_trials(path):
+            raise RecordError(f"{path}: {TABLE} does not hold what {LOG} holds")
+        for name in (STUDY, LOG):
+            (path / name).unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+        (path / LOCK).unlink(missing_ok=True)
 
 
 def read_document(path: Path, kind: type[T], missing: str) -> T:

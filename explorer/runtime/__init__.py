@@ -5,11 +5,17 @@ Invariant: kernels and users' functions run in worker processes only.
 
 from explorer.runtime.compiler import Built, compile_library, compiler_version, find_compiler
 from explorer.runtime.host import cpu_machine, device_name, machine_here
-from explorer.runtime.session import Session
-from explorer.runtime.workloads import absolute_ref, bundled_workloads, load_workload
+from explorer.runtime.session import Host, Session
+from explorer.runtime.workloads import (
+    absolute_ref,
+    bundled_workloads,
+    load_suite,
+    load_workload,
+)
 
 __all__ = [
     "Built",
+    "Host",
     "Session",
     "absolute_ref",
     "bundled_workloads",
@@ -18,6 +24,7 @@ __all__ = [
     "cpu_machine",
     "device_name",
     "find_compiler",
+    "load_suite",
     "load_workload",
     "machine_here",
 ]

@@ -84,6 +84,11 @@ class Worker:
             return True
         return False
 
+    @property
+    def running(self) -> bool:
+        """Whether it runs now, without waiting."""
+        return self._process.poll() is None
+
     def kill(self) -> None:
         """End it and everything it started."""
         self._kill_group()

@@ -47,6 +47,44 @@ GRACE_S = 1.0
 COMPILE_LEAST_S = 10.0
 
 
+class Host:
+    """What the sessions of one process share: the compilers, and a worker between two problems.
+
+    A worker that has answered everything serves the next problem, with its imports and its device
+    context; a session without a host of its own ends both.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.toolchain = toolchain_of(machine)
+        self._idle: list[Worker] = []
+
+    def worker(self) -> Worker:
+        """A worker without a problem."""
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.running:
+                return worker
+            worker.kill()
+        return Worker()
+
+    def keep(self, worker: Worker) -> None:
+        """Take a worker back that has answered everything."""
+        self._idle.append(worker)
+
+    def close(self) -> None:
+        """End the idle workers, which have nothing left to say, and the compilers."""
+        for worker in self._idle:
+            worker.kill()
+        self._idle.clear()
+        self.toolchain.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class Session:
     """Builds and measures schedules of one problem on one machine; a context manager.
 
@@ -63,16 +101,19 @@ class Session:
         tolerance: float,
         limit_s: float,
         deadline: float = math.inf,
+        host: Host | None = None,
     ) -> None:
         self._ref, self._problem, self._machine = workload_ref, problem, machine
         self._tolerance, self._limit_s = tolerance, limit_s
         self._workload = load_workload(workload_ref)
-        self._toolchain = toolchain_of(machine)
+        self._shared = host is not None
+        self._host = host or Host(machine)
+        self._toolchain = self._host.toolchain
         self._device = device_name(machine.name)
         self._kernel = self._workload.trace(problem)
         require_memory(self._kernel)
         self._worker: Worker | None = None
-        self._ready = False
+        self._ready = self._asked = False
         self._deadline = self._start_by = deadline
         self._lock = Lock()
 
@@ -82,14 +123,17 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         worker, self._worker = self._worker, None
-        if worker is not None:
+        if worker is not None and self._shared and self._ready and not self._asked:
+            self._host.keep(worker)
+        elif worker is not None:
             worker.close()
-        self._toolchain.close()
+        if not self._shared:
+            self._host.close()
 
     @property
     def peer_name(self) -> str | None:
         """The library that is timed beside the candidates, or None."""
-        peer = self._workload.peer(self._machine.name)
+        peer = self._workload.peer(self._machine.name, self._problem.dtype)
         return peer.name if peer else None
 
     @property
@@ -143,6 +187,7 @@ class Session:
                 reply = self._reply()
                 if isinstance(reply, Ended):
                     failed = isinstance(reply.outcome, Crashed | TimedOut)
+                    self._asked = False
                     if failed and not self._toolchain.survives_failure:
                         self._drop()
                     return reply.outcome
@@ -168,6 +213,7 @@ class Session:
                     if isinstance(reply, Began):
                         at = reply.entry
                     if isinstance(reply, Raced):
+                        self._asked = False
                         found = dict(zip(running, reply.samples_us, strict=True))
                         return [found.get(entry) for entry in range(count)]
             except (NoAnswer, Closed):
@@ -176,7 +222,7 @@ class Session:
         return [None] * count
 
     def _begin(self) -> None:
-        self._worker = Worker()
+        self._worker = self._host.worker()
         self._ready = False
         self._worker.send(
             Start(
@@ -197,6 +243,7 @@ class Session:
             self._await_ready()
         assert self._worker is not None
         self._worker.send(request)
+        self._asked = True
 
     def _await_ready(self) -> None:
         assert self._worker is not None
@@ -245,7 +292,7 @@ class Session:
     def _drop(self) -> str:
         """End the worker; why it had died, if it had."""
         worker, self._worker = self._worker, None
-        self._ready = False
+        self._ready = self._asked = False
         if worker is None:
             return "no worker"
         how = worker.how_it_ended() if not worker.alive else "stopped"

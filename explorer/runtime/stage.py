@@ -21,10 +21,16 @@ import numpy as np
 from explorer.errors import InputError
 from explorer.ir.access import outputs
 from explorer.ir.interpreter import poison
-from explorer.ir.nodes import Kernel
+from explorer.ir.nodes import Buffer, Kernel
 from explorer.runtime.host import last_cache_bytes, memory_bytes
 from explorer.runtime.library import pointers
-from explorer.runtime.tensors import difference, require_outputs, shape_of
+from explorer.runtime.tensors import (
+    difference,
+    on_memory,
+    require_outputs,
+    shape_of,
+    stored_elements,
+)
 from explorer.space import Arrays, Problem, Workload
 
 SETS_MAX = 256
@@ -120,7 +126,7 @@ class Stage:
         return pointers([arrays[tensor.name] for tensor in self.kernel.tensors])
 
     def _allocate(self) -> list[Arrays]:
-        layout: list[tuple[str, tuple[int, ...], np.dtype[Any], int]] = []
+        layout: list[tuple[Buffer, int]] = []
         used = 0
         for tensor in self.kernel.tensors:
             shape = shape_of(tensor)
@@ -131,26 +137,26 @@ class Stage:
                 raise InputError(
                     f"input '{tensor.name}' has shape {given.shape}, the kernel's is {shape}"
                 )
-            layout.append((tensor.name, shape, tensor.dtype.numpy, used))
-            used += _aligned(math.prod(shape) * tensor.dtype.numpy.itemsize)
+            layout.append((tensor, used))
+            used += _aligned(_bytes_of(tensor))
         budget = min(2 * last_cache_bytes(), memory_bytes() // MEMORY_SHARE)
         count = 1 + min(SETS_MAX, budget // used)
         memory = _aligned_bytes(used * count)
         return [self._set(memory[used * i : used * (i + 1)], layout) for i in range(count)]
 
-    def _set(
-        self, memory: Any, layout: list[tuple[str, tuple[int, ...], np.dtype[Any], int]]
-    ) -> Arrays:
+    def _set(self, memory: Any, layout: list[tuple[Buffer, int]]) -> Arrays:
         arrays = {}
-        for name, shape, dtype, offset in layout:
-            size = math.prod(shape) * dtype.itemsize
-            array = memory[offset : offset + size].view(dtype).reshape(shape)
-            if name in self._inputs:
-                np.copyto(array, self._inputs[name])
-            else:
-                array.fill(0)
-            arrays[name] = array
+        for tensor, offset in layout:
+            flat = memory[offset : offset + _bytes_of(tensor)].view(tensor.dtype.numpy)
+            flat.fill(poison(tensor.dtype) if tensor.pitch else 0)
+            arrays[tensor.name] = on_memory(flat, tensor)
+            if tensor.name in self._inputs:
+                np.copyto(arrays[tensor.name], self._inputs[tensor.name])
         return arrays
+
+
+def _bytes_of(tensor: Buffer) -> int:
+    return stored_elements(tensor) * tensor.dtype.numpy.itemsize
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -26,6 +26,20 @@ def shape_of(tensor: Buffer) -> tuple[int, ...]:
     return tuple(evaluate(extent) for extent in tensor.shape)
 
 
+def stored_elements(tensor: Buffer) -> int:
+    """The elements that a tensor of a traced problem takes in memory, gaps between rows too."""
+    shape = shape_of(tensor)
+    return math.prod(shape[:-1]) * tensor.pitch if tensor.pitch else math.prod(shape)
+
+
+def on_memory(memory: Any, tensor: Buffer) -> Any:
+    """A flat array of `stored_elements` as the tensor, its gaps left out."""
+    shape = shape_of(tensor)
+    if not tensor.pitch:
+        return memory.reshape(shape)
+    return memory.reshape(*shape[:-1], tensor.pitch)[..., : shape[-1]]
+
+
 def require_outputs(kernel: Kernel, found: Mapping[str, tuple[int, ...]]) -> None:
     """InputError unless a reference gives every output of the kernel, and no more, whole."""
     written = {tensor.name: shape_of(tensor) for tensor in outputs(kernel)}
@@ -77,4 +91,4 @@ def difference(
 
 
 def _bytes_of(tensor: Buffer) -> int:
-    return math.prod(shape_of(tensor)) * tensor.dtype.numpy.itemsize
+    return stored_elements(tensor) * tensor.dtype.numpy.itemsize

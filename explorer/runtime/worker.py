@@ -44,6 +44,7 @@ def serve(channel: Channel) -> None:
         request = requests.get()
         try:
             if isinstance(request, Start):
+                runner = None  # its tensors are given back before the next ones are placed
                 runner = _start(channel, request)
                 channel.send(Ready())
             elif runner is not None:

@@ -1,4 +1,4 @@
-"""Finding workloads by reference: a name in search_spaces/, or FILE.py:NAME.
+"""Finding workloads and suites by reference: a name in search_spaces/, or FILE.py:NAME.
 
 Invariant: the same reference gives the same workload in the worker process; whatever a user's file
 raises when it is loaded becomes one line that names the file.
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from explorer.errors import ExplorerError, InputError
-from explorer.space import Workload
+from explorer.space import Suite, Workload
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _FOLDERS = (_PACKAGE / "_bundled" / "search_spaces", _PACKAGE.parent / "search_spaces")
@@ -55,6 +55,20 @@ def bundled_workloads() -> dict[str, Workload]:
             if isinstance(value, Workload):
                 found.setdefault(name, value)
     return found
+
+
+def load_suite(name: str) -> Suite:
+    """The suite of a name in search_spaces/; InputError lists those known."""
+    folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
+    values = [
+        value
+        for path in (sorted(folder.glob("*.py")) if folder else ())
+        for value in vars(_load(path)).values()
+    ]
+    known = {value.name: value for value in values if isinstance(value, Suite)}
+    if name not in known:
+        raise InputError(f"unknown suite {name!r}: known are {', '.join(known)}")
+    return known[name]
 
 
 def _workload_in(path: Path, name: str) -> Workload:

@@ -103,11 +103,15 @@ class MatrixLag:
 
 
 class Raster(StrEnum):
-    """The order in which tiles are handed to blocks: which grid axis moves fastest."""
+    """The order in which tiles are handed to blocks: which grid axis moves fastest.
+
+    GROUPED walks strips, HILBERT a curve that keeps near in the order what is near in the grid.
+    """
 
     ROW = "row"
     COLUMN = "column"
     GROUPED = "grouped"
+    HILBERT = "hilbert"
 
 
 def _raster(value: Any) -> Raster:
@@ -120,12 +124,24 @@ class Launch:
 
     `blocks` resident blocks stride over all tiles (persistent); 0 launches one block a tile.
     `raster` orders the tiles; `group` is the width of a grouped raster in tiles. TileLang 0.1.15
-    expresses persistence as a loop of the kernel, and the raster as `T.use_swizzle`.
+    expresses persistence as a loop of the kernel, and the raster as `T.use_swizzle`, but for the
+    Hilbert one.
+
+    `cluster` blocks work in lock-step on tiles that are neighbours along the grid axis
+    `cluster_axis`, and the raster orders these groups of tiles; a bulk copy that is the same for
+    all of them is fetched once, a share a block, and multicast. Not in TileLang 0.1.15.
+
+    `split` parts of a tile's reduction are worked on as tiles of their own (`schedule.reduction`);
+    each leaves its sums in memory, and the last to come adds them up. TileLang 0.1.15 expresses it
+    as another kernel.
     """
 
     blocks: int = field(default=0, validator=_int)
     raster: Raster = field(default=Raster.ROW, converter=_raster)
     group: int = field(default=1, validator=_int)
+    cluster: int = field(default=1, validator=_positive)
+    cluster_axis: int = field(default=0, validator=_int)
+    split: int = field(default=1, validator=_positive)
 
 
 class CopyRoute(StrEnum):

@@ -22,7 +22,11 @@ from explorer.schedule.bound import Binding
 
 @frozen
 class TaskPlace:
-    """Where one node of a loop body stands: its start, and its stage in the software pipeline."""
+    """Where one node of a loop body stands: its start, and how many iterations late it is issued.
+
+    In-order pipes overlap iterations by themselves, so that a node may run in a later stage than
+    that in which it is issued (`LoopSchedule.stage`).
+    """
 
     node: str
     start: int
@@ -43,6 +47,10 @@ class LoopSchedule:
     proven: bool
     latency: int
     tasks: tuple[TaskPlace, ...]
+
+    def stage(self, task: TaskPlace) -> int:
+        """The stage of the software pipeline in which a node runs: whole intervals ahead of it."""
+        return task.start // max(1, self.interval)
 
 
 @frozen
@@ -143,7 +151,8 @@ def _lines(schedule: PipeSchedule) -> Iterator[str]:
         proof = "proven" if loop.proven else f"not proven, at least {loop.bound}"
         yield f"  {what}: interval {loop.interval} ({proof}), {loop.latency} cycles (predicted)"
         for task in loop.tasks:
-            yield f"    {task.node}: start {task.start}, stage {task.stage}"
+            late = f", issued {task.stage} iterations late" if task.stage else ""
+            yield f"    {task.node}: start {task.start}, stage {loop.stage(task)}{late}"
     for ring in schedule.rings:
         if ring.manual:
             how = "indexed by the kernel"

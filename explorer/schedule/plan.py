@@ -11,12 +11,13 @@ and Extensions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 from attrs import field, fields, frozen
 
 from explorer.errors import ScheduleError
 from explorer.expr import Expr, Param, const, evaluate, maximum, round_up
-from explorer.ir.nodes import Kernel, walk
+from explorer.ir.nodes import Group, If, Kernel, Loop, Op, Stmt, While, walk
 from explorer.ir.transforms import stage_store
 from explorer.schedule.extensions import (
     Extensions,
@@ -114,6 +115,9 @@ class Plan:
     blocks: Expr = field(default=const(0))
     raster: Expr = field(default=const(0))
     group: Expr = field(default=const(1))
+    cluster: Expr = field(default=const(1))
+    cluster_axis: Expr = field(default=const(0))
+    split: Expr = field(default=const(1))
     unknown: tuple[str, ...] = ()
 
     @property
@@ -139,7 +143,55 @@ class Plan:
 
     def scope(self, scope_id: str) -> PlanScope | None:
         """The scope of that id, or None."""
-        return next((scope for scope in self.scopes if scope.id == scope_id), None)
+        return self._scopes.get(scope_id)
+
+    @cached_property
+    def _scopes(self) -> dict[str, PlanScope]:
+        return {scope.id: scope for scope in reversed(self.scopes)}
+
+    @cached_property
+    def pipeline_scopes(self) -> dict[str, str]:
+        """The scope of every pipeline that has one."""
+        return {
+            entry.pipeline: scope.id
+            for scope in self.scopes
+            for _, body in scope.bodies
+            for entry in body
+            if isinstance(entry, PlanSync)
+        }
+
+    @cached_property
+    def scope_paths(self) -> dict[str, tuple[str, ...]]:
+        """The scopes around every loop of the kernel, outermost first, the root among them."""
+        found: dict[str, tuple[str, ...]] = {WSScope.ROOT: ()}
+        for statement, parents in walk(self.kernel.body):
+            if isinstance(statement, Loop | While):
+                loops = (parent.id for parent in parents if isinstance(parent, Loop | While))
+                found[statement.id] = (WSScope.ROOT, *loops)
+        return found
+
+    @cached_property
+    def statements(self) -> dict[str, Stmt]:
+        """The kernel's statements by id, in program order."""
+        return {statement.id: statement for statement, _ in walk(self.kernel.body)}
+
+    @cached_property
+    def ops(self) -> dict[str, tuple[Op, ...]]:
+        """By role, the ops that its bodies name, by themselves or in a block, in program order."""
+        inside = [
+            (op, {op.id, *(each.id for each in around if each.id not in self._scopes)})
+            for op, around in walk(self.kernel.body)
+            if not isinstance(op, Loop | If | While | Group)
+        ]
+        named: dict[str, set[str]] = {role.name: set() for role in self.roles}
+        for scope in self.scopes:
+            for role, body in scope.bodies:
+                named.setdefault(role, set()).update(
+                    entry.id for entry in body if isinstance(entry, PlanOp)
+                )
+        return {
+            role: tuple(op for op, ids in inside if names & ids) for role, names in named.items()
+        }
 
     def lag(self, op: str) -> Expr:
         """The lag of a gemm; 0 where it completes in place."""
@@ -224,6 +276,9 @@ def open_plan(
         blocks=param("blocks", launch.blocks),
         raster=const(tuple(Raster).index(launch.raster)),
         group=const(launch.group),
+        cluster=const(launch.cluster),
+        cluster_axis=const(launch.cluster_axis),
+        split=param("split", launch.split),
         unknown=(*vain, *unknown_names(kernel, ws, extensions)),
     )
     return plan, values
@@ -290,6 +345,9 @@ def fix(plan: Plan, env: Mapping[str, int]) -> tuple[WSSchedule, Extensions]:
             blocks=value(plan.blocks),
             raster=tuple(Raster)[value(plan.raster)],
             group=value(plan.group),
+            cluster=value(plan.cluster),
+            cluster_axis=value(plan.cluster_axis),
+            split=value(plan.split),
         ),
         routes=plan.routes,
         staged=plan.staged,

@@ -60,4 +60,7 @@ def _extension_lines(extensions: Extensions) -> Iterator[str]:
     launch = extensions.launch
     grid = f"{launch.blocks} resident blocks" if launch.blocks else "one block a tile"
     order = f", groups of {launch.group}" if launch.raster == Raster.GROUPED else ""
-    yield f"launch: {grid}, {launch.raster} raster{order}"
+    if launch.cluster > 1:
+        order += f", clusters of {launch.cluster} along grid axis {launch.cluster_axis}"
+    parts = f", reduction in {launch.split} parts" if launch.split > 1 else ""
+    yield f"launch: {grid}, {launch.raster} raster{order}{parts}"

@@ -1,9 +1,9 @@
 """The search loop: propose, build, measure, record, in an order that is always the same.
 
 Trials are measured and recorded in the order of their numbers. A proposal is made as soon as every
-outcome below its horizon is known. With lag 0 building and measuring take turns, so that compilers
-do not disturb timing (the host is the device); with lag 1 the next batch is built while the
-current one is measured (the device is another one).
+outcome below its horizon is known. With lag 0 proposing, building and measuring take turns, so
+that solver and compilers do not disturb timing (the host is the device); with lag 1 the next batch
+is proposed and built while the current one is measured (the device is another one).
 
 Invariant: the outcome of a trial is recorded before the study is told and before the next trial is
 measured; nothing that finished is lost by a kill.
@@ -24,7 +24,7 @@ from explorer.search.sampler import Exhausted, FeasibleSampler, Proposal
 from explorer.search.study import Retry, StudyLog
 from explorer.space.space import Assignment
 
-MOST_BUILDERS = 8
+MOST_BUILDERS = 16
 
 
 @frozen
@@ -47,12 +47,19 @@ class Evaluator(Protocol):
 class Budget:
     """When to stop: after `trials` trials, or with the first one that ends past `deadline`.
 
-    The deadline is a time.monotonic(). What has been proposed by then and was not measured is
-    interrupted, and tried again when the run goes on.
+    The deadline is a time.monotonic(), less the seconds that `reserve_s` asks for what comes after
+    the search. What has been proposed by then and was not measured is interrupted, and tried again
+    when the run goes on.
     """
 
     trials: int
     deadline: float
+    reserve_s: Callable[[], float] = lambda: 0.0
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self.deadline - self.reserve_s()
 
 
 @frozen
@@ -85,60 +92,86 @@ class SearchLoop:
         self._record = record
         self._lag = lag
         self._flights: deque[_Flight] = deque()
+        self._retries: deque[Retry] = deque()
         self._finished = log.number
         self._end = ""
 
     def run(self, budget: Budget, done: int = 0) -> SearchEnd:
         """Search until the budget is spent or the space is; `done` trials count already."""
         prepared: dict[int, Prepared] = {}
-        retries = deque(self._log.retries())
+        self._retries = deque(self._log.retries())
         builders = max(2, min(MOST_BUILDERS, usable_cores()))
         pool = ThreadPoolExecutor(builders, thread_name_prefix="build")
+        device = ThreadPoolExecutor(1, thread_name_prefix="measure")
         try:
             while True:
-                self._fill(pool, budget, done, retries)
+                self._fill(pool, budget, done)
                 if not self._flights:
                     break
-                for trial, built in self._measure():
+                for trial, built in self._measure(device, pool, budget, done):
                     prepared[trial.number] = built
                     done += 1
-                    if time.monotonic() >= budget.deadline:
+                    if budget.late:
                         break
-                if time.monotonic() >= budget.deadline:
+                if budget.late:
                     break
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            for each in (device, pool):
+                each.shutdown(wait=True, cancel_futures=True)
         self._log.abandon([flight.number for flight in self._flights])
         return SearchEnd(self._end or "done", prepared)
 
-    def _fill(self, pool: Executor, budget: Budget, done: int, retries: deque[Retry]) -> None:
+    def _fill(self, pool: Executor, budget: Budget, done: int) -> None:
         """Propose what the horizon and the budget allow, then start building it."""
         opened: list[tuple[int, Proposal]] = []
-        while not self._end and done + len(self._flights) + len(opened) < budget.trials:
-            if time.monotonic() >= budget.deadline:
-                break
-            if self._sampler.horizon(self._log.number) > self._finished:
-                break
-            try:
-                opened.append(self._log.next(retries.popleft() if retries else None))
-            except Exhausted as end:
-                self._end = "exhausted" if end.proved else "unknown"
+        while (proposed := self._propose(budget, done + len(opened))) is not None:
+            opened.append(proposed)
         for number, proposal in opened:
-            build = pool.submit(self._prepare, proposal.assignment)
-            self._flights.append(_Flight(number, proposal, build))
+            self._build(pool, number, proposal)
 
-    def _measure(self) -> Iterator[tuple[Trial, Prepared]]:
-        count = 1
-        if self._lag == 0:
-            count = len(self._flights)
-            wait([flight.build for flight in self._flights])
-        for _ in range(count):
-            yield self._finish(self._flights.popleft())
+    def _propose(self, budget: Budget, done: int) -> tuple[int, Proposal] | None:
+        """The next proposal; None where horizon, budget or space allow none now."""
+        if self._end or done + len(self._flights) >= budget.trials or budget.late:
+            return None
+        if self._sampler.horizon(self._log.number) > self._finished:
+            return None
+        try:
+            return self._log.next(self._retries.popleft() if self._retries else None)
+        except Exhausted as end:
+            self._end = "exhausted" if end.proved else "unknown"
+            return None
 
-    def _finish(self, flight: _Flight) -> tuple[Trial, Prepared]:
+    def _build(self, pool: Executor, number: int, proposal: Proposal) -> None:
+        build = pool.submit(self._prepare, proposal.assignment)
+        self._flights.append(_Flight(number, proposal, build))
+
+    def _measure(
+        self, device: Executor, pool: Executor, budget: Budget, done: int
+    ) -> Iterator[tuple[Trial, Prepared]]:
+        if self._lag:
+            # The trial in the air counts until it is done.
+            yield self._finish(device, lambda: self._ahead(pool, budget, done + 1))
+            return
+        wait([flight.build for flight in self._flights])
+        for _ in range(len(self._flights)):
+            yield self._finish(device, lambda: False)
+
+    def _ahead(self, pool: Executor, budget: Budget, done: int) -> bool:
+        """Propose one candidate more and start building it; whether there was one."""
+        proposed = self._propose(budget, done)
+        if proposed is not None:
+            self._build(pool, *proposed)
+        return proposed is not None
+
+    def _finish(self, device: Executor, meanwhile: Callable[[], bool]) -> tuple[Trial, Prepared]:
+        """Measure the oldest flight, and record it; `meanwhile` works until it has nothing."""
+        flight = self._flights.popleft()
         prepared, compile_s = flight.build.result()
         started = time.monotonic()
-        outcome = prepared.failure or self._evaluator.measure(prepared)
+        measured = device.submit(self._outcome, prepared)
+        while not measured.done() and meanwhile():
+            pass
+        outcome, ended = measured.result()
         trial = Trial(
             number=flight.number,
             assignment=flight.proposal.assignment,
@@ -147,12 +180,16 @@ class SearchLoop:
             origin=flight.proposal.origin,
             solver_ms=flight.proposal.solver_ms,
             compile_s=compile_s,
-            measure_s=time.monotonic() - started,
+            measure_s=ended - started,
         )
         self._record(trial)
         self._log.tell(trial.number, outcome)
         self._finished = trial.number + 1
         return trial, prepared
+
+    def _outcome(self, prepared: Prepared) -> tuple[Outcome, float]:
+        outcome = prepared.failure or self._evaluator.measure(prepared)
+        return outcome, time.monotonic()
 
     def _prepare(self, assignment: Assignment) -> tuple[Prepared, float]:
         started = time.monotonic()

@@ -14,6 +14,7 @@ from explorer.space.workload import Problem, Workload, tile_values
 
 DEPTHS = (2, 3, 4, 1, 5, 6, 7, 8)
 TILE_SIZES = (16, 32, 64, 128, 256)
+SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
 REGISTERS = (24, 40, 56, 88, 152, 168, 208, 232, 240)
 
 
@@ -36,6 +37,11 @@ def build_space(
     Without `tiles` every Param takes the powers of two from 16 to 256; the rules refuse those that
     do not fit.
     """
+    if machine.family == "pipe":
+        raise InputError(
+            f"machine {machine.name} has pipes and no roles: its schedules are predicted, see "
+            f"explorer tune SPACE --machine {machine.name}"
+        )
     if tiles is None:
         tiles = dict.fromkeys(kernel.params, TILE_SIZES)
     tiles = {name: tile_values(name, values) for name, values in tiles.items()}
@@ -63,7 +69,8 @@ def machine_domains(machine: Machine) -> dict[str, tuple[int, ...]]:
     """The values of each kind of choice that a machine offers, by the prefix of its name."""
     shapes = machine.matrix_shapes
     gpu = machine.registers is not None
-    blocks = (machine.units,) if gpu else tuple(range(1, machine.units + 1))
+    # One or two blocks a unit.
+    blocks = (machine.units, 2 * machine.units) if gpu else tuple(range(1, machine.units + 1))
     return {
         "depth": tuple(sorted(DEPTHS)),
         "stage": (0, 1, 2),
@@ -78,4 +85,7 @@ def machine_domains(machine: Machine) -> dict[str, tuple[int, ...]]:
         "blocks": (0, *blocks) if gpu else blocks,
         "raster": tuple(range(len(Raster))),
         "group": (1, 2, 4, 8, 16),
+        "cluster": tuple(1 << power for power in range(machine.cluster_max.bit_length())),
+        "cluster_axis": (0, 1),
+        "split": SPLITS if gpu else (1,),
     }

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from attrs import field, frozen
@@ -43,12 +44,24 @@ class Problem:
 class Peer:
     """A library that does the same work: `run(arrays)` computes it once, in place or not.
 
-    `machine` names the machine on which it can be timed; `name` is printed.
+    `machine` names the machine on which it can be timed; `name` is printed. It is timed for the
+    element types `dtypes`, all of them where it names none, and where the module `needs` is
+    installed.
     """
 
     name: str
     machine: str
     run: Callable[[Problem, Arrays], Any]
+    dtypes: tuple[str, ...] = ()
+    needs: str = ""
+
+    def serves(self, machine: str, element: DType) -> bool:
+        """Whether it can be timed here."""
+        return (
+            self.machine == machine
+            and (not self.dtypes or element.name in self.dtypes)
+            and (not self.needs or find_spec(self.needs) is not None)
+        )
 
 
 @frozen
@@ -61,6 +74,9 @@ class Hint:
 
     skeleton: str
     values: Mapping[str, int]
+
+
+Hints: TypeAlias = tuple[Hint, ...] | Callable[[Problem], tuple[Hint, ...]]
 
 
 def tile_values(name: str, values: Any) -> tuple[int, ...]:
@@ -136,9 +152,12 @@ class Workload:
     `kernel(problem)` traces the plain kernel with its tile sizes open. `tiles` gives the values of
     each Param per machine name. `reference(problem, inputs)` computes the outputs in float64.
     `inputs(problem, rng)` draws random inputs. `work(problem)` is the operations of one run, and
-    `unit` their name (FLOP or B). `tolerance` bounds ||out - ref|| / ||ref|| per dtype name.
-    `hints` are tried first, per machine name. `usual_dtypes` is the element type per machine name
-    where none is asked for; elsewhere it is the first of `dtypes`.
+    `unit` their name (FLOP or B). `tolerance` bounds ||out - ref|| / ||ref|| per dtype name, and
+    `tolerance_on` where a machine computes in another precision, per machine and dtype name.
+    `hints` are tried first, per machine name, or "machine dtype" for one element type; a function
+    gives those of a problem.
+    `usual_dtypes` is the element type per machine name where none is asked for; elsewhere it is
+    the first of `dtypes`.
 
     The values are checked when it is made. The functions are called through `trace`, `draw`,
     `expected` and `operations`, which check what they return and name the one at fault.
@@ -156,8 +175,20 @@ class Workload:
     dtypes: tuple[str, ...] = field(default=("float32",), validator=[_tuple, _known_dtypes])
     usual_dtypes: Mapping[str, str] = field(factory=dict, validator=_mapping)
     peers: tuple[Peer, ...] = field(default=(), validator=_tuple)
-    hints: Mapping[str, tuple[Hint, ...]] = field(factory=dict, validator=_mapping)
+    hints: Mapping[str, Hints] = field(factory=dict, validator=_mapping)
     description: str = field(default="")
+    tolerance_on: Mapping[str, Mapping[str, float]] = field(factory=dict, validator=_mapping)
+
+    def bound(self, machine: str, element: DType) -> float:
+        """The largest ||out - ref|| / ||ref|| that is right."""
+        there = self.tolerance_on.get(machine, {})
+        return there.get(element.name, self.tolerance[element.name])
+
+    def suggestions(self, machine: str, problem: Problem) -> tuple[Hint, ...]:
+        """The hints for a problem on a machine."""
+        own = self.hints.get(f"{machine} {problem.dtype.name}")
+        found = self.hints.get(machine, ()) if own is None else own
+        return self._guarded("hints", found, problem) if callable(found) else found
 
     def problem(
         self,
@@ -222,20 +253,23 @@ class Workload:
         return dict(made)
 
     def _call(self, function: str, *arguments: Any) -> Any:
+        return self._guarded(function, getattr(self, function), *arguments)
+
+    def _guarded(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """What one of the user's functions returns; InputError names it where it raises."""
         try:
-            return getattr(self, function)(*arguments)
+            return function(*arguments)
         except ExplorerError:
             raise
         except (Exception, SystemExit) as problem:
             text = " ".join(str(problem).split())
             raise InputError(
-                f"{self.name}.{function} raised {type(problem).__name__}: {text}"
+                f"{self.name}.{name} raised {type(problem).__name__}: {text}"
             ) from problem
 
-    def peer(self, machine: str) -> Peer | None:
-        """The peer that is timed on a machine, or None."""
-        return next((peer for peer in self.peers if peer.machine == machine), None)
+    def peer(self, machine: str, element: DType) -> Peer | None:
+        """The peer that is timed on a machine for an element type, or None."""
+        return next((peer for peer in self.peers if peer.serves(machine, element)), None)
 
 
 def _short(value: Any) -> str:

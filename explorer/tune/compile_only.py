@@ -23,7 +23,7 @@ from explorer.machine import Machine, machine_named
 from explorer.passes import materialize
 from explorer.records import Infeasible, Outcome, kind_of, reason_of, usable_cores
 from explorer.search import Exhausted, FeasibleSampler, Prepared, StudyLog
-from explorer.space import SKELETON, Assignment, Problem, SearchSpace, Workload, space_of
+from explorer.space import SKELETON, Assignment, Hint, Problem, SearchSpace, Workload, space_of
 from explorer.tune.device import prepare
 from explorer.tune.prior import prior_targets
 from explorer.tune.run import Request, problem_asked, require_legal
@@ -157,9 +157,10 @@ class _Preview:
         """Propose and compile side by side, then sort."""
         problem = problem_asked(self.request, self.workload)
         space = space_of(self.workload, problem, self.machine)
+        hints = self.workload.suggestions(self.machine.name, problem)
         pool = ThreadPoolExecutor(usable_cores(), thread_name_prefix="build")
         try:
-            proposed = self._propose(space, pool)
+            proposed = self._propose(space, hints, pool)
             wait([each.build for each in proposed], timeout=self._left_s())
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -180,9 +181,11 @@ class _Preview:
             seconds=time.monotonic() - self.started,
         )
 
-    def _propose(self, space: SearchSpace, pool: ThreadPoolExecutor) -> list[_Proposed]:
+    def _propose(
+        self, space: SearchSpace, hints: tuple[Hint, ...], pool: ThreadPoolExecutor
+    ) -> list[_Proposed]:
         model = FeasibleModel(space)
-        prior = prior_targets(space, self.workload.hints.get(self.machine.name, ()))
+        prior = prior_targets(space, hints)
         require_legal(model, prior[0])
         sampler = FeasibleSampler(
             model,

@@ -78,7 +78,7 @@ def study_key(
 ) -> StudyKey:
     """The key of a study of one problem on one device."""
     contract = Contract(
-        tolerance=workload.tolerance[problem.dtype.name],
+        tolerance=workload.bound(space.machine.name, problem.dtype),
         outputs=tuple(buffer.name for buffer in outputs(space.kernel)),
         inputs=source_digest(workload.inputs, workload.name),
         reference=source_digest(workload.reference, workload.name),

@@ -24,22 +24,29 @@ WISHES: Mapping[str, int] = {
     "lag": 1,
     "raster": tuple(Raster).index(Raster.GROUPED),
     "group": 4,
+    "cluster": 1,
+    "cluster_axis": 0,
+    "split": 1,
 }
 
 
 def prior_targets(space: SearchSpace, hints: Iterable[Hint] = ()) -> tuple[Assignment, ...]:
     """The targets: the workload's hints for this machine, then plain ones of each skeleton."""
-    titles = [skeleton.title for skeleton in space.skeletons]
-    hinted = [
-        _target(space, titles.index(hint.skeleton), QUANTILES[0]) | dict(hint.values)
-        for hint in hints
-        if hint.skeleton in titles
-    ]
+    wanted = (hinted_target(space, hint) for hint in hints)
+    hinted = tuple(target for target in wanted if target is not None)
     skeletons = space.choice(SKELETON).domain[:SKELETONS]
     plain = [
         _target(space, skeleton, quantile) for quantile in QUANTILES for skeleton in skeletons
     ]
     return (*hinted, *plain)
+
+
+def hinted_target(space: SearchSpace, hint: Hint) -> Assignment | None:
+    """The target of a hint; None where the space lacks its skeleton."""
+    titles = [skeleton.title for skeleton in space.skeletons]
+    if hint.skeleton not in titles:
+        return None
+    return _target(space, titles.index(hint.skeleton), QUANTILES[0]) | dict(hint.values)
 
 
 def specialized_target(space: SearchSpace, wishes: Mapping[str, int]) -> Assignment:

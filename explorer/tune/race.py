@@ -19,6 +19,8 @@ from explorer.tune.device import Device
 
 CONTENDERS, FINALISTS = 8, 4
 ROUNDS, FINAL_ROUNDS, LEAST_ROUNDS = 5, 21, 5
+# A sample of a short kernel is several runs, and one more warms up.
+_SAMPLE_S, _RUNS_A_SAMPLE = 1e-3, 2.0
 
 
 @frozen
@@ -45,6 +47,12 @@ def race(
     rounds = _rounds(entrants, FINAL_ROUNDS, deadline, share=0.8)
     table, peer_us = _run(device, entrants, artifact, rounds, with_peer=True)
     return Verdict(tuple(table), peer_us)
+
+
+def race_s(best_us: float) -> float:
+    """Seconds that a whole race takes, loading included, where the best takes `best_us`."""
+    samples = CONTENDERS * ROUNDS + (FINALISTS + 1) * FINAL_ROUNDS
+    return 1.0 + samples * max(_SAMPLE_S, _RUNS_A_SAMPLE * best_us * 1e-6)
 
 
 def _run(

@@ -52,10 +52,14 @@ from explorer.tune.device import Device, DeviceEvaluator, SessionFactory
 from explorer.tune.identity import study_key
 from explorer.tune.peak import fastest_us, limit_s
 from explorer.tune.prior import prior_targets, specialized_target
-from explorer.tune.race import Verdict, best_of, race
+from explorer.tune.race import Verdict, best_of, race, race_s
 from explorer.tune.result import UNITS, TuneResult
+from explorer.tune.starts import starts
 
-TRIALS, SECONDS, REPEATS, BATCH = 120, 75.0, 3, 4
+TRIALS, SECONDS, REPEATS = 120, 75.0, 3
+# Candidates that are proposed on the same outcomes: where the device is another one than the host,
+# as many as keep the compilers busy.
+BATCH, BATCH_APART = 4, 8
 RACE_SHARE, RACE_MOST_S, WIND_DOWN_S = 0.25, 12.0, 2.0
 
 
@@ -77,7 +81,10 @@ def _path(value: Any) -> Path | None:
 
 @frozen
 class Request:
-    """What the user asks for. `space` is a name of search_spaces/ or FILE.py:NAME."""
+    """What the user asks for. `space` is a name of search_spaces/ or FILE.py:NAME.
+
+    A run starts from recorded winners of its workload, unless `recorded` is False: a cold start.
+    """
 
     space: str
     machine: str = "cpu"
@@ -88,6 +95,7 @@ class Request:
     seed: int | None = None
     out: Path | None = field(default=None, converter=_path)
     resume: bool = False
+    recorded: bool = True
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.space, str):
@@ -136,7 +144,11 @@ def tune(space: str | Request, *, watcher: Watcher | None = None, **options: Any
     where the rules leave nothing, ExplorerError where nothing could be measured, and
     EnvironmentFault where compiler or device are missing.
     """
-    request = space if isinstance(space, Request) else Request(space, **_typed(options))
+    request = space if isinstance(space, Request) else request_of(space, options)
+    if machine_named(request.machine).family == "pipe":
+        raise InputError(
+            f"nothing is measured on {request.machine}: explorer.tune_pipes(...) predicts"
+        )
     from explorer.runtime import Session, load_workload, machine_here  # noqa: PLC0415
 
     workload = load_workload(request.space)
@@ -145,12 +157,13 @@ def tune(space: str | Request, *, watcher: Watcher | None = None, **options: Any
     return Tuner(request, workload, machine, Session, watcher or Silent()).run()
 
 
-def _typed(options: dict[str, Any]) -> dict[str, Any]:
+def request_of(space: str, options: Mapping[str, Any]) -> Request:
+    """The request of a call's options; InputError for an unknown one."""
     known = {each.name for each in Request.__attrs_attrs__}
     unknown = sorted(set(options) - known)
     if unknown:
         raise InputError(f"unknown option {unknown[0]!r}: known are {', '.join(sorted(known))}")
-    return options
+    return Request(space, **options)
 
 
 class Tuner:
@@ -170,17 +183,18 @@ class Tuner:
         self._machine = machine
         self._space = space_of(workload, self._problem, machine)
         self._limit_s = limit_s(workload.operations(self._problem), machine)
-        self._prior = prior_targets(self._space, workload.hints.get(machine.name, ()))
+        self._hints = workload.suggestions(machine.name, self._problem)
+        self._prior = prior_targets(self._space, self._hints)
         self._model = FeasibleModel(self._space)
         self._session = session
         self._prepared: dict[int, Prepared] = {}
-        self._race_s = min(RACE_MOST_S, RACE_SHARE * request.seconds)
+        self._most_race_s = min(RACE_MOST_S, RACE_SHARE * request.seconds)
 
     def run(self) -> TuneResult:
         """Run to the end."""
         require_legal(self._model, self._prior[0])
         self._watcher.phase("starting the device")
-        tolerance = self._workload.tolerance[self._problem.dtype.name]
+        tolerance = self._workload.bound(self._machine.name, self._problem.dtype)
         session = self._session(
             self._request.space,
             self._problem,
@@ -189,8 +203,18 @@ class Tuner:
             self._limit_s,
             self._started + self._request.seconds,
         )
-        with session as device, self._open(device) as folder:
-            return self._in_folder(device, folder)
+        with session as device:
+            if self._request.recorded and not self._request.resume:
+                self._prior = self._with_recorded(device)
+            with self._open(device) as folder:
+                return self._in_folder(device, folder)
+
+    def _with_recorded(self, device: Device) -> tuple[Assignment, ...]:
+        """The prior, recorded winners of this workload on this device first."""
+        found = starts(self._workload, self._problem, self._space, self._model, device.device)
+        for line in found.notes:
+            self._watcher.phase(line)
+        return prior_targets(self._space, (*found.hints, *self._hints))
 
     def _open(self, device: Device) -> RunFolder:
         request = self._request
@@ -223,7 +247,7 @@ class Tuner:
     def _info(self, key: StudyKey) -> RunInfo:
         from explorer.runtime import absolute_ref  # noqa: PLC0415
 
-        request = self._request
+        request, here = self._request, self._machine.name == "cpu"
         return RunInfo(
             key=key,
             space=absolute_ref(request.space),
@@ -234,8 +258,8 @@ class Tuner:
             seed=request.seed or 0,
             trials=request.trials,
             seconds=request.seconds,
-            batch=BATCH,
-            lag=0 if self._machine.name == "cpu" else 1,
+            batch=BATCH if here else BATCH_APART,
+            lag=0 if here else 1,
             prior=tuple(tuple(each.items()) for each in self._prior),
             skeletons=tuple(
                 SkeletonNote(skeleton.title, tuple(sorted(self._space.active(index))))
@@ -278,14 +302,20 @@ class Tuner:
             folder.append(ended)
         evaluator = self._evaluator(device)
         loop = SearchLoop(log, sampler, evaluator, self._keep(folder), folder.info.lag)
-        deadline = self._started + self._request.seconds - self._race_s
+        deadline = self._started + self._request.seconds
+        budget = Budget(self._request.trials, deadline, lambda: self._reserve_s(folder.trials))
         self._watcher.phase("searching")
         try:
-            end = loop.run(Budget(self._request.trials, deadline), done=len(folder.trials))
+            end = loop.run(budget, done=len(folder.trials))
         except KeyboardInterrupt:
             return "interrupted"
         self._prepared = end.prepared
         return end.reason
+
+    def _reserve_s(self, trials: list[Trial]) -> float:
+        """Seconds that are kept for the race."""
+        best_us = min((each.time_us for each in trials if each.time_us), default=0.0)
+        return min(self._most_race_s, WIND_DOWN_S + race_s(best_us))
 
     def _keep(self, folder: RunFolder) -> Any:
         def keep(trial: Trial) -> None:

@@ -11,6 +11,7 @@ from tests.support.cuda_candidates import (
     SMALL,
     STAGED,
     STORER,
+    TURNS_STAGED,
     candidate,
     gemm_space,
     source_of,
@@ -21,7 +22,9 @@ CASES = {
     "lagging": (DIRECT, (256, 128, 128), {"lag_gemm_C_local": 1, "blocks": 132}),
     "staged": (STAGED, (256, 128, 128), {"blocks": 132}),
     "storing_role": (STORER, (256, 128, 128), {"depth_C_staging": 2}),
+    "turns": (TURNS_STAGED, (256, 128, 128), {"lag_gemm_C_local": 1, "blocks": 132}),
     "odd": (DIRECT, (129, 65, 33), {}),
+    "cluster": (DIRECT, (256, 192, 128), {"blocks": 132, "cluster": 2, "cluster_axis": 1}),
 }
 
 

@@ -24,7 +24,8 @@ def session(
 ) -> Iterator[Session]:
     workload = load_workload(layout)
     problem = workload.problem(dict(zip("MNK", sizes, strict=True)), kind)
-    with Session(layout, problem, H200, workload.tolerance[kind], limit_s) as opened:
+    bound = workload.bound(H200.name, problem.dtype)
+    with Session(layout, problem, H200, bound, limit_s) as opened:
         yield opened
 
 

@@ -14,17 +14,17 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script.builder.ir import prim_func
 
 from explorer.errors import MemoryPlanError
-from explorer.ir.dtypes import DType
 from explorer.memory.smem_pool import SMEMPool
 from explorer.memory.swizzle import SwizzleMode
 from explorer.memory.tmem_pool import TMEMPool
 
-# Names on both sides; the scale type is no type of kernels here.
+# Names on both sides. Six bits straddle the atoms of a swizzle, which TVM's pool does not refuse.
 NAMES = ("float64", "float32", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "int4")
-NAMES += ("uint4", "bool", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")
-SCALE = DType("float8_e8m0fnu", 8, "float")
-DTYPES: dict[str, str | DType] = {**{name: name for name in NAMES}, SCALE.name: SCALE}
-SCALES = (SCALE.name, "float8_e4m3fn")
+NAMES += ("uint4", "bool", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "float8_e8m0fnu")
+NAMES += ("float8_e3m4", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e4m3b11fnuz")
+SIX_BITS = ("float6_e2m3fn", "float6_e3m2fn")
+DTYPES: dict[str, str] = {name: name for name in (*NAMES, *SIX_BITS)}
+SCALES = ("float8_e8m0fnu", "float8_e4m3fn")
 
 
 @frozen
@@ -90,6 +90,7 @@ def _smem(rng: random.Random) -> Call:
         outer = tuple(rng.choice((0, 1, 2, 3)) for _ in range(rng.choice((0, 0, 1, 2))))
         rows, columns = rng.choice((4, 8, 12, 64, 0)), rng.choice((8, 16, 32, 64, 96, 128, 256, 7))
         shape = rng.choice(((columns,), (*outer, rows, columns), (*outer, rows, columns)))
+        dtype = rng.choice(NAMES)
         mode = rng.choice(("auto", "none", "swizzled", *SwizzleMode))
         align = rng.choice((1024, 1024, 512, 128, 0))
         options = (("swizzle_mode", mode), ("align", align))

@@ -289,6 +289,125 @@ def matmul(stages: int, **request: Any) -> Kernel:
     return matmul_l1
 
 
+def filled(stages: int, where: str, **request: Any) -> Kernel:
+    """A fill outside the owner of `a` initialises every version: at the top, or in the outer
+    loop before or after the inner one. What is not loaded keeps it."""
+    loaded = ROWS if where == "after" else ROWS // 2
+
+    @T.prim_func
+    def scale_filled(A: T.Tensor((512, COLUMNS), F32), B: T.Tensor((512, COLUMNS), F32)):
+        with T.Kernel(CORES) as core:
+            a = T.alloc_shared((ROWS, COLUMNS), F32)
+            b = T.alloc_shared((ROWS, COLUMNS), F32)
+            _note(request, a=a, b=b)
+            if where == "top":
+                T.fill(a, 0.0)
+            for o in T.serial(2):
+                if where == "before":
+                    T.fill(a, 0.0)
+                for i in T.Pipelined(4, num_stages=stages):
+                    row = ((core * 2 + o) * 4 + i) * ROWS
+                    T.copy(A[row : row + loaded, 0:COLUMNS], a[0:loaded, 0:COLUMNS])
+                    for r, c in T.Parallel(ROWS, COLUMNS):
+                        b[r, c] = a[r, c] * 2.0
+                    T.copy(b, B[row, 0])
+                if where == "after":
+                    T.fill(a, 0.0)
+
+    return scale_filled
+
+
+def filled_l1(stages: int, **request: Any) -> Kernel:
+    """A fill of an L1 tile ahead of its owner, which leaves it one version."""
+
+    @T.prim_func
+    def matmul_filled(
+        A: T.Tensor((256, 256), T.float16),
+        B: T.Tensor((256, 256), T.float16),
+        C: T.Tensor((256, 64), F32),
+    ):
+        with T.Kernel(4) as core:
+            a = T.alloc_l1((64, 64), T.float16)
+            b = T.alloc_l1((64, 64), T.float16)
+            c = T.alloc_l0c((64, 64), F32)
+            _note(request, a=a, b=b)
+            T.fill(a, 0.0)
+            for k in T.Pipelined(4, num_stages=stages):
+                T.copy(A[core * 64, k * 64], a)
+                T.copy(B[0, k * 64], b)
+                T.gemm(a, b, c, transpose_B=True, clear_accum=(k == 0))
+            T.copy(c, C[core * 64, 0])
+
+    return matmul_filled
+
+
+def triangular(stages: int, **request: Any) -> Kernel:
+    """The inner trip count depends on the outer loop, so that no index is affine."""
+
+    @T.prim_func
+    def scale_triangle(A: T.Tensor((512, COLUMNS), F32), B: T.Tensor((512, COLUMNS), F32)):
+        with T.Kernel(CORES) as core:
+            a = T.alloc_shared((ROWS, COLUMNS), F32)
+            b = T.alloc_shared((ROWS, COLUMNS), F32)
+            _note(request, a=a, b=b)
+            for o in T.serial(3):
+                for i in T.Pipelined(o + 1, num_stages=stages):
+                    T.copy(A[(core * 6 + i) * ROWS, 0], a)
+                    for r, c in T.Parallel(ROWS, COLUMNS):
+                        b[r, c] = a[r, c] * 2.0
+                    T.copy(b, B[(core * 6 + i) * ROWS, 0])
+
+    return scale_triangle
+
+
+def through_l0(stages: int, **request: Any) -> Kernel:
+    """Operands in L0A and L0B, loaded from L1 by copies of the kernel's own."""
+
+    @T.prim_func
+    def matmul_l0(
+        A: T.Tensor((256, 256), T.float16),
+        B: T.Tensor((256, 256), T.float16),
+        C: T.Tensor((256, 64), F32),
+    ):
+        with T.Kernel(4) as core:
+            a = T.alloc_l1((64, 64), T.float16)
+            b = T.alloc_l1((64, 64), T.float16)
+            left = T.alloc_l0a((64, 64), T.float16)
+            right = T.alloc_l0b((64, 64), T.float16)
+            c = T.alloc_l0c((64, 64), F32)
+            _note(request, a=a, b=b, left=left, right=right)
+            for k in T.Pipelined(4, num_stages=stages):
+                T.copy(A[core * 64, k * 64], a)
+                T.copy(B[0, k * 64], b)
+                T.copy(a, left)
+                T.copy(b, right)
+                T.gemm(left, right, c, transpose_B=True, clear_accum=(k == 0))
+            T.copy(c, C[core * 64, 0])
+
+    return matmul_l0
+
+
+def viewed(stages: int, dtype: str = "float32", **request: Any) -> Kernel:
+    """What is loaded into `a` is changed through a view of another shape or type."""
+
+    @T.prim_func
+    def scale_viewed(A: T.Tensor((512, COLUMNS), F32), B: T.Tensor((512, COLUMNS), F32)):
+        with T.Kernel(CORES) as core:
+            a = T.alloc_shared((ROWS, COLUMNS), F32)
+            v = T.view(a, (2 * ROWS, COLUMNS // 2), dtype)
+            _note(request, a=a, v=v)
+            for i in T.Pipelined(8, num_stages=stages):
+                T.copy(A[(core * 8 + i) * ROWS, 0], a)
+                for r, c in T.Parallel(2 * ROWS, COLUMNS // 2):
+                    if dtype == "float32":
+                        v[r, c] = v[r, c] * 2.0
+                    else:
+                        v[r, c] = v[r, c] & 0x7FFFFFFF
+                T.copy(a, B[(core * 8 + i) * ROWS, 0])
+
+    return scale_viewed
+
+
 CORPUS: dict[str, Callable[[], Kernel]] = {
     "scale_1": lambda: scale(1),
     "scale_2": lambda: scale(2),
@@ -328,5 +447,16 @@ CORPUS: dict[str, Callable[[], Kernel]] = {
     "claimed": lambda: claimed(2),
     "unlimited": lambda: unlimited(4),
     "matmul_2": lambda: matmul(2),
+    "filled_top": lambda: filled(2, "top"),
+    "filled_before": lambda: filled(2, "before", a=(3, "counter")),
+    "filled_after": lambda: filled(2, "after", a=2, b="iteration"),
+    "filled_l1": lambda: filled_l1(2),
+    "triangular": lambda: triangular(2),
+    "through_l0": lambda: through_l0(2),
+    "through_l0_fixed": lambda: through_l0(2, left=(2, "iteration"), right=1, b=(1, "auto")),
+    "viewed": lambda: viewed(2),
+    "viewed_bits": lambda: viewed(3, "int32", v=(3, "iteration")),
+    "viewed_counter": lambda: viewed(2, a=2, v="counter"),
+    "viewed_out": lambda: viewed(2, v=1),
     "matmul_fixed": lambda: matmul(3, a=(3, "iteration"), b=(2, "iteration")),
 }

@@ -136,6 +136,9 @@ DRAFTS = {
     "ping pong on h200": lambda: ping_pong_gemm(gemm(320, 64, 64, "float16"), H200, (64, 64, 16)),
 }
 
+# A run of one of these takes as long as four of another.
+LONG = ("attention", "attention on h200")
+
 
 @cache
 def drafted(name: str) -> tuple[Trial, Schedule]:
@@ -182,14 +185,15 @@ def test_mutants_of_sampled_schedules(name: str, machine: Machine) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", DRAFTS)
 def test_many_mutants_of_written_schedules(name: str, seed: int) -> None:
-    assert_mutants_are_caught(*drafted(name), random.Random(100 + seed), 200)
+    count = 80 if name in LONG else 200
+    assert_mutants_are_caught(*drafted(name), random.Random(100 + seed), count)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("seed", range(2, 4))
 @pytest.mark.parametrize("machine", [CPU, H200], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("name", KERNELS)
 def test_many_mutants_of_sampled_schedules(name: str, machine: Machine, seed: int) -> None:

@@ -51,8 +51,14 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     depth = draw(st.integers(1, 4))
     lag = draw(st.integers(0, depth - 1))
     staged = draw(st.booleans())
+    cluster = draw(st.sampled_from((1, 1, 2)))
     launch = Launch(
-        draw(st.integers(0, 3)), draw(st.sampled_from(list(Raster))), draw(st.integers(1, 3))
+        draw(st.integers(0, 3)) * cluster,
+        draw(st.sampled_from(list(Raster))),
+        draw(st.integers(1, 3)),
+        cluster,
+        draw(st.integers(0, 1)) if cluster > 1 else 0,
+        draw(st.integers(1, 3)),
     )
     routes = tuple(
         Route(op, draw(st.sampled_from(list(CopyRoute))))
@@ -104,7 +110,7 @@ def test_c03_the_arrivals_of_a_phase_are_the_count(
         for role in program.roles:
             threads = role.role.warps * program.threads_per_warp
             one = next((s for s in signals(role.body) if s.full == full), None)
-            found += arrivals(one, threads) if one else 0
+            found += one.blocks * arrivals(one, threads) if one else 0
         assert found == count or problem[2] == 0
 
 

@@ -17,6 +17,7 @@ from explorer.passes import materialize
 from explorer.program.nodes import Program
 from explorer.runtime import Built, compile_library
 from explorer.runtime.library import Library, pointers
+from explorer.runtime.tensors import on_memory, stored_elements
 from explorer.schedule.bound import Schedule
 from explorer.space import SearchSpace
 
@@ -46,11 +47,10 @@ def run_program(program: Program, machine: Machine, inputs: Arrays, runs: int = 
     assert isinstance(built, Built), built
     arrays = {}
     for tensor in program.tensors:
+        memory = poisoned((stored_elements(tensor),), tensor.dtype)
+        arrays[tensor.name] = on_memory(memory, tensor)
         if tensor.name in inputs:
-            arrays[tensor.name] = np.array(inputs[tensor.name], tensor.dtype.numpy, order="C")
-        else:
-            shape = tuple(size.__index__() for size in tensor.shape)
-            arrays[tensor.name] = poisoned(shape, tensor.dtype)
+            np.copyto(arrays[tensor.name], np.asarray(inputs[tensor.name], tensor.dtype.numpy))
     with Library(str(built.library), wait_limit_ms=20_000) as library:
         for _ in range(runs):
             library.check(library.run(pointers([arrays[t.name] for t in program.tensors])))

@@ -23,6 +23,8 @@ DIRECT = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; direct 
 ONE_CONSUMER = "roles producer+consumer; rings A_shared+B_shared; direct epilogue"
 TWO_RINGS = "roles producer+consumer; rings A_shared B_shared; direct epilogue"
 STORER = "roles producer+storer+consumer; rings A_shared+B_shared C_staging; staged epilogue"
+TURNS = "roles producer+consumer_0/consumer_1; rings A_shared+B_shared; direct epilogue"
+TURNS_STAGED = "roles producer+consumer_0/consumer_1; rings A_shared+B_shared; staged epilogue"
 WORKER = "roles worker; rings none; direct epilogue"
 
 # 128 x 256 x 64, two consumer warp groups, one producer warp, lag 1, 132 resident blocks.

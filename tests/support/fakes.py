@@ -191,7 +191,7 @@ def fake_session(
 ) -> Callable[..., FakeDevice]:
     """A factory of fake devices, as `tune` takes one; `opened` collects them."""
 
-    def factory(*arguments: Any) -> FakeDevice:
+    def factory(*arguments: Any, **_: Any) -> FakeDevice:
         device = FakeDevice(*arguments, fail=fail)
         if opened is not None:
             opened.append(device)

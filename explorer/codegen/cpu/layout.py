@@ -1,7 +1,8 @@
 """Where everything of a program lies: a block's arena, the fragments of each warp, strides.
 
-Invariant: the rings and barriers lie where `memory.shared_layout` puts them, which is what the
-capacity rule counted; fragments follow, one set a warp, every row aligned to 64 bytes.
+Invariant: the rings and barriers lie where the program's placement or `memory.shared_layout` puts
+them, which takes no more than the capacity rule counted; fragments follow, one set a warp, every
+row aligned to 64 bytes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from explorer.machine import Machine
 from explorer.memory.footprint import (
     SharedLayout,
     row_pitch_bytes,
-    shared_layout,
     stored_bits,
     turned_operands,
 )
 from explorer.program.nodes import Exec, For, Program, Repeat, RoleProgram, Step, When
+from explorer.program.shared import layout_of as shared_of
 
 ALIGNMENT = 64
 
@@ -65,9 +66,9 @@ class Layout:
     machine: Machine
 
     def tensor(self, buffer: Buffer) -> Place:
-        """A tensor, row-major and packed."""
+        """A tensor, row-major."""
         shape = _sizes(buffer)
-        strides = _dense(shape, shape[-1] if shape else 1)
+        strides = _dense(shape, buffer.pitch or (shape[-1] if shape else 1))
         name = c_name("t", buffer.name)
         return Place(buffer, name, short_name(buffer.dtype), strides, shape, True)
 
@@ -93,12 +94,7 @@ def layout_of(program: Program, machine: Machine) -> Layout:
     """The memory of a block of a program."""
     placed = [op for role in program.roles for op in ops_of(role.body)]
     turned = turned_operands(placed, machine)
-    shared = shared_layout(
-        [(ring.buffer, ring.versions) for ring in program.rings],
-        [barriers.depth for barriers in program.barriers],
-        machine,
-        turned,
-    )
+    shared = shared_of(program, machine)
     offset = _aligned(shared.total_bytes)
     roles = []
     for role in program.roles:

@@ -24,6 +24,7 @@ from explorer.codegen.cpu.scalars import c_cond, c_expr, quoted, var_name
 from explorer.codegen.cpu.sharing import share_of
 from explorer.codegen.text import Writer
 from explorer.errors import KernelError
+from explorer.expr import lookups
 from explorer.ir.access import access
 from explorer.ir.nodes import Copy, Define, Fill, Gemm, Map, Op, Reduce
 from explorer.machine import Scope
@@ -96,8 +97,12 @@ class RoleEmitter:
         with writer.block(f"static void {role_name(self.index)}(const int block, const int warp)"):
             self.declarations()
             count = tile_count(self.program)
+            indices = tile_indices(self.program.grid, self.program.launch)
+            for table in dict.fromkeys(each for _, expr in indices for each in lookups(expr)):
+                values = ", ".join(map(str, table.values))
+                writer.line(f"static const unsigned short {table.name}[] = {{{values}}};")
             with writer.block(f"for (long tile = block; tile < {count}; tile += EX_BLOCKS)"):
-                for name, expr in tile_indices(self.program.grid, self.program.launch):
+                for name, expr in indices:
                     writer.line(f"const long {var_name(name)} = {c_expr(expr)};")
                     writer.line(f"(void){var_name(name)};")
                 self.steps(self.role.body)
@@ -198,8 +203,8 @@ class RoleEmitter:
         self.writer.line(f"open_{number}++;")
 
     def signal(self, step: Signal) -> None:
-        if not step.threads or step.deferred:
-            raise KernelError("the cpu backend has no bulk or deferred arrivals")
+        if not step.threads or step.deferred or step.matrix:
+            raise KernelError("the cpu backend has no bulk, deferred or matrix arrivals")
         number = self.number(step.pipeline)
         side = "full" if step.full else "empty"
         slot = f"closed_{number} % {self.depth(step.pipeline)}"

@@ -16,6 +16,7 @@ from explorer.expr import (
     Const,
     Expr,
     Logic,
+    Lookup,
     Not,
     Select,
     Truth,
@@ -63,6 +64,8 @@ def c_expr(expr: Expr) -> str:
             return f"({left} {op} {right})"
         case Select(cond, then, otherwise):
             return f"({c_cond(cond)} ? {c_expr(then)} : {c_expr(otherwise)})"
+        case Lookup():
+            return f"{expr.name}[{c_expr(expr.index)}]"
     raise KernelError(f"'{expr}' is not fixed: bind every size before emitting source")
 
 

@@ -19,6 +19,7 @@ from explorer.codegen.cpu.layout import Layout, layout_of
 from explorer.codegen.cpu.roles import RoleEmitter, Site, role_name
 from explorer.codegen.cpu.scalars import c_name
 from explorer.codegen.cpu.tails import Tail, tails_of
+from explorer.errors import KernelError
 from explorer.machine import Machine
 from explorer.program.launch import tile_count
 from explorer.program.nodes import Program
@@ -26,6 +27,8 @@ from explorer.program.nodes import Program
 
 def emit_c(program: Program, machine: Machine) -> str:
     """The C source of a program for the cpu; KernelError for what the cpu backend cannot run."""
+    if program.workspace:
+        raise KernelError("the cpu backend has no workspace that blocks share")
     context = ProgramContext(
         machine=machine,
         layout=layout_of(program, machine),

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from explorer.expr import Binary, Compare, Cond, Const, Expr, Logic, Not, Param, Select, Truth, Var
+from explorer.expr import (
+    Binary,
+    Compare,
+    Cond,
+    Const,
+    Expr,
+    Logic,
+    Lookup,
+    Not,
+    Param,
+    Select,
+    Truth,
+    Var,
+)
 
 Bound: TypeAlias = "int | None"
 Interval: TypeAlias = tuple[Bound, Bound]
@@ -25,6 +38,8 @@ def interval(expr: Expr, ranges: Ranges) -> Interval:
         case Select(_, then, otherwise):
             one, other = interval(then, ranges), interval(otherwise, ranges)
             return _least(one[0], other[0]), _most(one[1], other[1])
+        case Lookup(values, _):
+            return min(values), max(values)
         case Binary(op, lhs, rhs):
             return _binary(op, interval(lhs, ranges), interval(rhs, ranges))
     return None, None

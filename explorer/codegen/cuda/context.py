@@ -1,7 +1,8 @@
 """What the emitters of ops know: the block's memory, and the role that they print for.
 
 Invariant: every address in the source is `base`, the block's shared memory, plus the offsets of
-`memory.shared_layout`, which is what the capacity rule counted.
+the program's placement or of `memory.shared_layout`; neither takes more than the capacity rule
+counted.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from explorer.codegen.text import Writer
 from explorer.errors import ScheduleError
 from explorer.expr import Const, Expr, compare, product
 from explorer.ir.nodes import Buffer, Copy, Gemm
+from explorer.ir.pools import FixedPlace
 from explorer.machine import Machine, Scope
 from explorer.memory.bulk import bulk_refusal
-from explorer.memory.footprint import SharedLayout, shared_layout
+from explorer.memory.footprint import SharedLayout
 from explorer.memory.tiles import TileLayout, tile_layout
 from explorer.program.nodes import Cycle, Exec, Program, RoleProgram, Use
+from explorer.program.shared import layout_of
 from explorer.program.steps import executed
 from explorer.schedule.extensions import CopyRoute
 
@@ -51,6 +54,12 @@ class Block:
             offset += 2 * size
         raise KeyError(pipeline)
 
+    def held_by(self, pipeline: str) -> frozenset[str]:
+        """The buffers that lie in the slots of a pipeline, and those that share their bytes."""
+        rings = self.program.rings
+        names = {ring.buffer.name for ring in rings if pipeline in dict(ring.levels)}
+        return frozenset(names.union(*map(self.program.sharers, names)))
+
     def map_name(self, tensor_map: TensorMap) -> str:
         """The kernel parameter of a tensor map; equal maps are passed once."""
         if tensor_map not in self.maps:
@@ -76,21 +85,36 @@ class Block:
 
 def block_of(program: Program, machine: Machine, bounded: bool) -> Block:
     """The block of a program, nothing printed yet."""
-    shared = shared_layout(
-        [(ring.buffer, ring.versions) for ring in program.rings],
-        [barriers.depth for barriers in program.barriers],
-        machine,
-    )
+    for ring in program.rings:
+        if ring.buffer.scope == Scope.TMEM:
+            raise ScheduleError(
+                f"tensor-capacity: {ring.buffer.name} is in tensor memory, which code for "
+                f"{machine.arch} does not use; accumulate in a fragment"
+            )
+    shared = layout_of(program, machine)
     steps = [step for role in program.roles for step in executed(role.body)]
-    tiles = {ring.buffer.name: _tile(ring.buffer) for ring in program.rings}
+    tiles = {
+        ring.buffer.name: _tile(ring.buffer, program.fixed_place(ring.buffer.name))
+        for ring in program.rings
+    }
     reads = frozenset(name for step in steps for name in _engine_reads(step))
+    reads |= _shared_with_engines(program, reads)
     return Block(program, machine, bounded, shared, tiles, reads)
 
 
-def _tile(buffer: Buffer) -> TileLayout:
+def _shared_with_engines(program: Program, reads: frozenset[str]) -> frozenset[str]:
+    """The buffers in whose bytes an engine reads or writes another one."""
+    steps = [step for role in program.roles for step in executed(role.body)]
+    filled = {
+        step.op.dst.buffer.name for step in steps if isinstance(step.op, Copy) and is_bulk(step)
+    }
+    return frozenset(other for name in {*reads, *filled} for other in program.sharers(name))
+
+
+def _tile(buffer: Buffer, place: FixedPlace | None) -> TileLayout:
     rows = fixed(product(buffer.shape[:-1]), f"the shape of '{buffer.name}'")
     columns = fixed(buffer.shape[-1], f"the shape of '{buffer.name}'") if buffer.shape else 1
-    return tile_layout(rows, columns, buffer.dtype)
+    return tile_layout(rows, columns, buffer.dtype, place)
 
 
 def _engine_reads(step: Exec) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from explorer.codegen.cuda.context import Role
 from explorer.codegen.cuda.elements import NARROW_FLOATS, stored_text, stored_type, widened_text
 from explorer.codegen.cuda.fragments import BLOCK_ROWS, Fragment
 from explorer.codegen.cuda.plan import TensorMap
-from explorer.codegen.cuda.prelude import bulk_load_function, bulk_store_function
+from explorer.codegen.cuda.prelude import bulk_load_function, bulk_load_name, bulk_store_function
 from explorer.codegen.cuda.scalars import fixed
 from explorer.codegen.cuda.views import TensorView, View, shared_view, tensor_view
 from explorer.errors import ScheduleError
-from explorer.expr import Const, Expr, affine
+from explorer.expr import TRUE, Const, Expr, affine, divides
 from explorer.ir.dtypes import DType
 from explorer.ir.nodes import Buffer, Copy, Region
 from explorer.ir.values import widened
@@ -38,10 +38,11 @@ def tile_template(layout: TileLayout) -> str:
 
 
 def bulk_bytes(step: Exec) -> int:
-    """Bytes that a bulk copy delivers, those outside the tensor included."""
+    """Bytes that a block receives by a bulk copy, its own and others' shares and those outside
+    the tensor included."""
     assert isinstance(step.op, Copy)
     view = shared_view(step.op.dst)
-    return view.rows * view.columns * step.op.dst.buffer.dtype.bits // 8
+    return step.multicast * view.rows * view.columns * step.op.dst.buffer.dtype.bits // 8
 
 
 def bulk_loads(role: Role, step: Exec, barrier: str) -> Iterator[str]:
@@ -52,7 +53,8 @@ def bulk_loads(role: Role, step: Exec, barrier: str) -> Iterator[str]:
     if reason:
         raise ScheduleError(f"copy-route: {reason}; give it another route")
     rank = len(op.src.buffer.shape)
-    name = role.block.function(f"bulk_load_{rank}d", bulk_load_function(rank))
+    blocks = step.multicast
+    name = role.block.function(bulk_load_name(rank, blocks), bulk_load_function(rank, blocks))
     for target, tensor_map, coordinates in _boxes(role, op.src, op.dst, step.uses):
         yield f"{name}(base + {target}, {tensor_map}, {barrier}, {coordinates});"
 
@@ -91,10 +93,10 @@ def _boxes(
 
 def _tensor_map(tensor: Buffer, box: BulkBox, layout: TileLayout) -> TensorMap:
     dims = [fixed(extent, f"the shape of '{tensor.name}'") for extent in reversed(tensor.shape)]
-    pitches, pitch = [], tensor.dtype.bits // 8
-    for extent in dims[:-1]:
-        pitch *= extent
-        pitches.append(pitch)
+    pitches = [
+        fixed(stride, f"the pitch of '{tensor.name}'") * tensor.dtype.bits // 8
+        for stride in reversed(tensor.strides[:-1])
+    ]
     return TensorMap(
         tensor.name,
         tensor.dtype.name,
@@ -238,7 +240,9 @@ def fragment_store(role: Role, step: Exec) -> None:
     view, element = tensor_view(op.dst), op.dst.buffer.dtype
     kind = stored_type(element)
     even = view.pitch % 2 == 0 and _multiple(view.column, 2) and _multiple(view.offset, 2)
-    paired = even and element.bits in (16, 32)
+    # A row of an odd length ends inside a pair.
+    whole = divides(2, op.dst.buffer.shape[-1]) == TRUE
+    paired = even and whole and element.bits in (16, 32)
     for block in range(fragment.blocks):
         with role.out.block():
             role.out.line(f"const int row = {_first_row(role, fragment, block)};")

@@ -110,16 +110,20 @@ class Counter:
         slot = self.closing_slot
         return f"if (++{slot} == {self.depth}u) {slot} = 0u;"
 
-    def skip(self, count: str) -> list[str]:
+    def skip(self, count: str | int) -> list[str]:
         """Pass over a number of cycles; none is open."""
-        if self.depth == 1:
-            return [f"{self.parity} ^= (u32)({count}) & 1u;"]
+        known = isinstance(count, int)
+        rounds, rest = f"(u32)({count}) / {self.depth}u & 1u", f"(u32)({count}) % {self.depth}u"
+        if isinstance(count, int):
+            rounds, rest = f"{count // self.depth & 1}u", f"{count % self.depth}u"
+        lines = [f"{self.parity} ^= {rounds};"] if not known or rounds != "0u" else []
+        if self.depth == 1 or (known and rest == "0u"):
+            return lines
         slot = self.next_slot
-        lines = [
-            f"{self.parity} ^= (u32)({count}) / {self.depth}u & 1u; "
-            f"{slot} += (u32)({count}) % {self.depth}u;",
-            f"if ({slot} >= {self.depth}u) {{ {slot} -= {self.depth}u; {self.parity} ^= 1u; }}",
-        ]
+        lines.append(f"{slot} += {rest};")
+        lines.append(
+            f"if ({slot} >= {self.depth}u) {{ {slot} -= {self.depth}u; {self.parity} ^= 1u; }}"
+        )
         return lines + ([f"{self.closing_slot} = {slot};"] if self.mode != Mode.SIMPLE else [])
 
 

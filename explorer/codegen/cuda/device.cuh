@@ -41,6 +41,12 @@ DEV u16 to_f16(float x) {
   return r;
 }
 
+DEV float from_e4m3(unsigned char x) {
+  u32 r;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"((u16)x));
+  return from_f16((u16)r);
+}
+
 DEV u32 pack_bf16(float low, float high) {
   u32 r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
@@ -66,6 +72,18 @@ DEV void barrier_init(u32 barrier, u32 count) {
 // The unqualified form: .release.cluster costs a quarter of the main loop's speed.
 DEV void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+
+// One arrival at the barrier of that address in a block of the cluster.
+DEV void arrive_at(u32 barrier, u32 block) {
+  asm volatile("{ .reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n"
+               " mbarrier.arrive.shared::cluster.b64 _, [there]; }"
+               :: "r"(barrier), "r"(block) : "memory");
+}
+
+// All threads of all blocks of the cluster meet.
+DEV void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\n barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 DEV void arrive_expect(u32 barrier, u32 bytes) {
@@ -114,6 +132,74 @@ DEV void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memo
 
 DEV void role_sync(u32 id, u32 threads) {
   asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory");
+}
+
+// The threads of a role draw one number; 1 where it is the last of so many. What all of them wrote
+// before is seen by whoever draws later: the barrier orders it before the one thread's release.
+DEV int draw_ticket(u32* ticket, u32 parts, u32 id, u32 threads, u32 thread) {
+  u32 last = 0u;
+  role_sync(id, threads);
+  if (thread == 0u) {
+    u32 drawn;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+                 : "=r"(drawn) : "l"(ticket) : "memory");
+    last = drawn == parts - 1u;
+    if (last) asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(ticket), "r"(0u) : "memory");
+  }
+  asm volatile("{ .reg .pred p;\n setp.ne.u32 p, %0, 0;\n bar.red.or.pred p, %1, %2, p;\n"
+               " selp.u32 %0, 1, 0, p; }" : "+r"(last) : "r"(id), "r"(threads) : "memory");
+  return (int)last;
+}
+
+template <int THREADS, int SIZE>
+DEV void store_part(const float (&d)[SIZE], float* part, u32 thread) {
+  float* const at = part + thread * 4u;
+  #pragma unroll
+  for (int i = 0; i < SIZE; i += 4)
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};"
+      :: "l"(at + i * THREADS), "f"(d[i]), "f"(d[i + 1]), "f"(d[i + 2]), "f"(d[i + 3]) : "memory");
+}
+
+// d, which is that of the part `mine`, <- the sum of the same registers of all parts, in the order
+// of the parts. Of two, whose sum has no order, the other one is added. BATCH times CHUNK pieces of
+// four are on their way at a time. The compiler must not know that the inner loop may run once, or
+// it sends off the loads of all batches together, for which there are no registers.
+template <int PARTS, int THREADS, int BATCH, int CHUNK, int SIZE>
+DEV void sum_parts(float (&d)[SIZE], const float* parts, int pitch, int mine, u32 thread) {
+  int count = mine;
+  asm volatile("" : "+r"(count));
+  count = (PARTS == 2 ? 1 : PARTS) + (count >> 30);
+  const float* const origin = parts + thread * 4u + (PARTS == 2 ? (1 - mine) * pitch : 0);
+  #pragma unroll
+  for (int first = 0; first < SIZE; first += 4 * BATCH) {
+    const float* at = origin + first * THREADS;
+    #pragma unroll
+    for (int i = first; i < first + 4 * BATCH && PARTS > 2; ++i)
+      if (i < SIZE) d[i] = 0.0f;
+    #pragma unroll 1
+    for (int start = 0; start < count; start += CHUNK) {
+      float x[CHUNK][4 * BATCH];
+      #pragma unroll
+      for (int q = 0; q < CHUNK; ++q) {
+        #pragma unroll
+        for (int i = 0; i < 4 * BATCH; i += 4)
+          if (first + i < SIZE)
+            asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+              : "=f"(x[q][i]), "=f"(x[q][i + 1]), "=f"(x[q][i + 2]), "=f"(x[q][i + 3])
+              : "l"(at + q * pitch + i * THREADS) : "memory");
+      }
+      #pragma unroll
+      for (int q = 0; q < CHUNK; ++q) {
+        #pragma unroll
+        for (int i = 0; i < 4 * BATCH; ++i)
+          if (first + i < SIZE) d[first + i] += x[q][i];
+      }
+      at += CHUNK * pitch;
+    }
+    #pragma unroll
+    for (int i = first; i < first + 4 * BATCH; ++i)
+      if (i < SIZE) asm volatile("" : "+f"(d[i]) :: "memory");
+  }
 }
 
 DEV void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

@@ -36,6 +36,7 @@ _STORED = {
     "float32": "float",
     "float16": "u16",
     "bfloat16": "u16",
+    "float8_e4m3": "unsigned char",
     "int64": "long long",
     "int32": "int",
     "int16": "short",
@@ -49,6 +50,8 @@ _STORED = {
 _FUNCTIONS = {
     name: name for name in ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "floor", "ceil")
 } | {"abs": "fabs"}
+# Floats of 8 bits are read, never written: conversions differ in what becomes of large values.
+_READ_ONLY = {"float8_e4m3": "e4m3"}
 NARROW_FLOATS = {"float16": "f16", "bfloat16": "bf16"}
 
 
@@ -67,7 +70,7 @@ def compute_type(kind: DType) -> str:
 
 def widened_text(text: str, element: DType) -> str:
     """A stored element as a value."""
-    narrow = NARROW_FLOATS.get(element.name)
+    narrow = (NARROW_FLOATS | _READ_ONLY).get(element.name)
     if narrow:
         return f"from_{narrow}({text})"
     return f"({text} != 0)" if element.kind == "bool" else text
@@ -75,6 +78,8 @@ def widened_text(text: str, element: DType) -> str:
 
 def stored_text(text: str, source: DType, target: DType) -> str:
     """A value of compute type `source` as a stored element."""
+    if target.name in _READ_ONLY:
+        raise KernelError(f"the cuda backend stores no {target}; store bfloat16 or float32")
     narrow = NARROW_FLOATS.get(target.name)
     if narrow:
         return f"to_{narrow}((float)({text}))"

@@ -17,10 +17,10 @@ from attrs import evolve
 from explorer.codegen.cuda.bounds import Interval, Ranges, interval, known
 from explorer.expr import FALSE, TRUE, Compare, Cond, Const, Var, affine
 from explorer.ir.access import access
-from explorer.ir.nodes import Define, Fill, Gemm, Literal
+from explorer.ir.nodes import Fill, Gemm, Literal
 from explorer.machine import Scope
 from explorer.program.nodes import Exec, For, Repeat, Step, When
-from explorer.program.steps import executed, substitute_steps
+from explorer.program.steps import executed, same_branch, substitute_steps
 
 PEELED_MAX = 4
 UNROLLED_MAX = 64
@@ -33,7 +33,7 @@ def fold(body: Steps, ranges: Ranges) -> Steps:
     before: Steps = ()
     while body != before:
         before = body
-        body = _resolve(_merge(_peel(_clear(body))), ranges)
+        body = _resolve(_merge(_peel(_clear(body, ranges), ranges)), ranges)
     return body
 
 
@@ -66,8 +66,11 @@ def _resolve(body: Steps, ranges: Ranges) -> Steps:
 
 
 def _resolve_loop(step: For, ranges: Ranges) -> Steps:
-    trips = _trips(step)
+    least, most = _trips(step, ranges)
+    trips = most if least == most else None
     short = trips is not None and trips <= (UNROLLED_MAX if step.unroll else 1)
+    if trips is not None and isinstance(step.start, Const):
+        step = evolve(step, stop=step.start + trips)
     if short and trips is not None and isinstance(step.start, Const):
         first = step.start.value
         copies = (substitute_steps(step.body, {step.var: first + i}) for i in range(trips))
@@ -76,9 +79,10 @@ def _resolve_loop(step: For, ranges: Ranges) -> Steps:
     return (evolve(step, body=_resolve(step.body, inner)),)
 
 
-def _trips(step: For) -> int | None:
-    extent = step.stop - step.start
-    return max(extent.value, 0) if isinstance(extent, Const) else None
+def _trips(step: For, ranges: Ranges) -> tuple[int, int | None]:
+    """The least and the largest number of iterations; None is no bound."""
+    low, high = interval(step.stop - step.start, ranges)
+    return max(low or 0, 0), None if high is None else max(high, 0)
 
 
 def _merge(body: Steps) -> Steps:
@@ -87,32 +91,29 @@ def _merge(body: Steps) -> Steps:
         if isinstance(step, For | When | Repeat):
             step = evolve(step, body=_merge(step.body))  # noqa: PLW2901
         last = result[-1] if result else None
-        if isinstance(step, When) and isinstance(last, When) and _same_branch(last, step):
+        if isinstance(step, When) and isinstance(last, When) and same_branch(last, step):
             result[-1] = evolve(last, body=_merge((*last.body, *step.body)))
         else:
             result.append(step)
     return tuple(result)
 
 
-def _same_branch(one: When, other: When) -> bool:
-    defines = any(isinstance(execution.op, Define) for execution in executed(one.body))
-    return one.cond == other.cond and not defines
-
-
 # ---------------------------------------------------------------- clears
 
 
-def _clear(body: Steps) -> Steps:
+def _clear(body: Steps, ranges: Ranges) -> Steps:
     body = tuple(
-        evolve(step, body=_clear(step.body)) if isinstance(step, For | When | Repeat) else step
+        evolve(step, body=_clear(step.body, ranges))
+        if isinstance(step, For | When | Repeat)
+        else step
         for step in body
     )
     for index, step in enumerate(body):
         name = _cleared(step)
         if name:
-            rest = _cleared_by_gemm(name, body[index + 1 :])
+            rest = _cleared_by_gemm(name, body[index + 1 :], ranges)
             if rest is not None:
-                return _clear((*body[:index], *rest))
+                return _clear((*body[:index], *rest), ranges)
     return body
 
 
@@ -127,7 +128,7 @@ def _cleared(step: Step) -> str:
     return region.buffer.name if zero and whole and fragment else ""
 
 
-def _cleared_by_gemm(name: str, body: Steps) -> Steps | None:
+def _cleared_by_gemm(name: str, body: Steps, ranges: Ranges) -> Steps | None:
     """The steps with the next access of a fragment, if that is a gemm's, clearing it first."""
     for index, step in enumerate(body):
         if not _touches(step, name):
@@ -138,10 +139,9 @@ def _cleared_by_gemm(name: str, body: Steps) -> Steps | None:
                 if cond == FALSE:
                     new = (evolve(step, op=evolve(gemm, clear_accum=TRUE)),)
             case For():
-                trips = _trips(step)
-                if trips and not step.unroll:
+                if _trips(step, ranges)[0] and not step.unroll:
                     first = substitute_steps(step.body, {step.var: step.start})
-                    cleared = _cleared_by_gemm(name, first)
+                    cleared = _cleared_by_gemm(name, first, ranges)
                     if cleared is not None:
                         new = (*cleared, evolve(step, start=step.start + 1))
         return None if new is None else (*body[:index], *new, *body[index + 1 :])
@@ -165,17 +165,17 @@ def _touches(step: Step, name: str) -> bool:
 # ---------------------------------------------------------------- first iterations
 
 
-def _peel(body: Steps) -> Steps:
+def _peel(body: Steps, ranges: Ranges) -> Steps:
     result: list[Step] = []
     for step in body:
         if isinstance(step, When | Repeat):
-            result.append(evolve(step, body=_peel(step.body)))
+            result.append(evolve(step, body=_peel(step.body, ranges)))
             continue
         if not isinstance(step, For):
             result.append(step)
             continue
-        step = evolve(step, body=_peel(step.body))  # noqa: PLW2901
-        count = min(_first_failing(step), _trips(step) or 0)
+        step = evolve(step, body=_peel(step.body, ranges))  # noqa: PLW2901
+        count = min(_first_failing(step), _trips(step, ranges)[0])
         for i in range(count):
             result += substitute_steps(step.body, {step.var: step.start + i})
         result.append(evolve(step, start=step.start + count))

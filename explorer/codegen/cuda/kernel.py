@@ -14,6 +14,7 @@ from attrs import frozen
 
 from explorer.codegen.cuda.context import Block, block_of
 from explorer.codegen.cuda.elements import stored_type
+from explorer.codegen.cuda.parts import ticket_shares, workspace_tiles
 from explorer.codegen.cuda.plan import (
     REPORT_WORDS,
     CudaKernel,
@@ -27,10 +28,12 @@ from explorer.codegen.cuda.roles import RoleEmitter, barrier_counts
 from explorer.codegen.cuda.scalars import c_name, fixed
 from explorer.codegen.text import Writer
 from explorer.errors import ScheduleError
+from explorer.expr import evaluate
 from explorer.ir.access import access
+from explorer.ir.nodes import Buffer
 from explorer.machine import H200, Machine
-from explorer.program.launch import block_count
-from explorer.program.nodes import Program, RoleProgram, RoleSync
+from explorer.program.launch import block_count, shared_by
+from explorer.program.nodes import Program, RoleProgram, RoleSync, Ticket
 from explorer.program.steps import every_step, executed
 
 ENTRY_REGISTERS_MAX = 255
@@ -57,8 +60,7 @@ def generate(program: Program, machine: Machine = H200, bound_ns: int | None = N
     parts = warp_groups(program, machine)
     body = Writer("  ", depth=1)
     _initialise(block, body)
-    threads = program.num_warps * program.threads_per_warp
-    entry, requested = entry_registers(parts, threads, machine)
+    entry, requested = entry_registers(parts, unit_threads(program, machine), machine)
     _verify_pool(parts, entry, requested, machine)
     for index, part in enumerate(parts):
         head = f"if (warp_group < {part.high}u)" if index < len(parts) - 1 else ""
@@ -67,6 +69,9 @@ def generate(program: Program, machine: Machine = H200, bound_ns: int | None = N
                 body.line(_request(part, entry))
             for role in part.roles:
                 _role(block, role, part, body, index)
+    if program.launch.cluster > 1:
+        # No block leaves while another may still write to its shared memory.
+        body.line("cluster_sync();")
     parameters = _parameters(block)
     source = _source(block, body, parameters, bound_ns)
     return CudaKernel(source, _plan(block, parts, parameters))
@@ -108,9 +113,15 @@ def _request(part: Part, entry: int) -> str:
     return f'asm volatile("setmaxnreg.{kind}.sync.aligned.u32 {part.registers};");'
 
 
+def unit_threads(program: Program, machine: Machine) -> int:
+    """Threads that share the registers of a unit: those of all blocks that are to be resident."""
+    threads = program.num_warps * program.threads_per_warp
+    return threads * evaluate(shared_by(program.launch.blocks, machine))
+
+
 def entry_registers(parts: tuple[Part, ...], threads: int, machine: Machine) -> tuple[int, bool]:
-    """Registers a thread at entry, and whether that is exact: requests fix it, without any it is
-    the most that the compiler may take."""
+    """Registers a thread at entry where so many share a unit, and whether that is exact: requests
+    fix it, without any it is the most that the compiler may take."""
     assert machine.registers is not None
     whole = machine.registers.total // threads // REGISTERS_STEP * REGISTERS_STEP
     most = min(whole, ENTRY_REGISTERS_MAX)
@@ -148,7 +159,8 @@ def _initialise(block: Block, out: Writer) -> None:
                     count = counts[(barriers.pipeline, full)]
                     out.line(f"barrier_init(base + {offset}u + 8u * i, {count}u);")
         out.line('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
-    out.line("__syncthreads();")
+    # Others' copies and arrivals come in as soon as they run: every barrier is ready before.
+    out.line("cluster_sync();" if block.program.launch.cluster > 1 else "__syncthreads();")
 
 
 def _role(block: Block, role: RoleProgram, part: Part, out: Writer, index: int) -> None:
@@ -177,8 +189,11 @@ def _parameters(block: Block) -> tuple[Parameter, ...]:
     maps = tuple(Parameter("map", str(i)) for i in range(len(block.maps)))
     tensors = tuple(Parameter("tensor", tensor.name) for tensor in block.program.tensors)
     scalars = tuple(Parameter("scalar", name) for name in block.program.scalars)
+    handed_over = tuple(Parameter("workspace", b.name) for b in block.program.workspace)
+    if handed_over:
+        handed_over = (*handed_over, Parameter("tickets", "tickets"))
     report = (Parameter("report", "report"),) if block.bounded else ()
-    return (*maps, *tensors, *scalars, *report)
+    return (*maps, *tensors, *scalars, *handed_over, *report)
 
 
 def _source(
@@ -198,12 +213,19 @@ def _source(
                 return f"{const}{types[parameter.name]}* __restrict__ {name}"
             case "scalar":
                 return f"const int {c_name('v', parameter.name)}"
+            case "workspace":
+                return f"float* {c_name('t', parameter.name)}"
+            case "tickets":
+                return "u32* tickets"
         return "u32* report"
 
     threads = program.num_warps * program.threads_per_warp
     head = ",\n    ".join(map(declared, parameters))
+    cluster = program.launch.cluster
+    shape = f" __cluster_dims__({cluster}, 1, 1)" if cluster > 1 else ""
+    resident = unit_threads(program, block.machine) // threads
     kernel = (
-        f'extern "C" __global__ void __launch_bounds__({threads}, 1)\n'
+        f'extern "C" __global__ void{shape} __launch_bounds__({threads}, {resident})\n'
         f"{c_name('k', program.name)}(\n    {head}) {{\n"
         "  extern __shared__ __align__(1024) unsigned char smem[];\n"
         f"{body.source()}}}\n"
@@ -225,38 +247,44 @@ def _written(program: Program) -> frozenset[str]:
 def _plan(block: Block, parts: tuple[Part, ...], parameters: tuple[Parameter, ...]) -> LaunchPlan:
     program = block.program
     threads = program.num_warps * program.threads_per_warp
-    registers, exact = entry_registers(parts, threads, block.machine)
+    registers, exact = entry_registers(parts, unit_threads(program, block.machine), block.machine)
     blocks, roles = block_count(program), tuple(role.role.name for role in program.roles)
     written = _written(program)
     return LaunchPlan(
         entry=c_name("k", program.name),
         arch=block.machine.arch,
         grid_blocks=blocks,
+        cluster=program.launch.cluster,
         block_threads=threads,
         shared_bytes=block.shared.total_bytes,
-        tensors=tuple(
-            TensorSpec(
-                tensor.name,
-                tensor.dtype.name,
-                tuple(fixed(extent, f"the shape of '{tensor.name}'") for extent in tensor.shape),
-            )
-            for tensor in program.tensors
-        ),
+        tensors=tuple(map(_tensor, program.tensors)),
         outputs=tuple(t.name for t in program.tensors if t.name in written),
         maps=tuple(block.maps),
         parameters=parameters,
         roles=roles,
         sites=tuple(block.sites),
-        prediction=Prediction(
-            block.shared.total_bytes, 1 + named_barriers(program), registers, exact
-        ),
+        prediction=Prediction(block.shared.total_bytes, barriers_used(program), registers, exact),
         report_words=blocks * len(roles) * REPORT_WORDS if block.bounded else 0,
+        workspace=tuple(map(_tensor, program.workspace)),
+        tickets=ticket_shares(program) * workspace_tiles(program),
     )
+
+
+def _tensor(buffer: Buffer) -> TensorSpec:
+    shape = tuple(fixed(extent, f"the shape of '{buffer.name}'") for extent in buffer.shape)
+    return TensorSpec(buffer.name, buffer.dtype.name, shape)
+
+
+def barriers_used(program: Program) -> int:
+    """Named barriers up to the highest; the block's own, 0, where it starts without a cluster."""
+    roles = named_barriers(program)
+    return 1 + roles if roles or program.launch.cluster == 1 else 0
 
 
 def named_barriers(program: Program) -> int:
     """Roles whose warps meet at a barrier of their own."""
     return sum(
-        role.role.warps > 1 and any(isinstance(s, RoleSync) for s in every_step(role.body))
+        role.role.warps > 1
+        and any(isinstance(s, RoleSync | Ticket) for s in every_step(role.body))
         for role in program.roles
     )

@@ -227,7 +227,7 @@ def _place(
         linear = linear + index * product(buffer.shape[axis + 1 :])
     if buffer.scope == Scope.GLOBAL:
         wide = " + ".join(
-            f"(long long){scalars.expr(index)} * {fixed(product(buffer.shape[axis + 1 :]), '')}ll"
+            f"(long long){scalars.expr(index)} * {fixed(buffer.strides[axis], buffer.name)}ll"
             for axis, index in enumerate(indices)
             if index != Const(0)
         )

@@ -2,9 +2,10 @@
 
 An operand is K-major where its rows follow the reduction (A stored M x K, B stored N x K) and
 MN-major otherwise. Both lie in swizzled boxes (memory.tiles); the descriptor holds the box's
-start, the distance of eight rows (SBO) and, for MN-major operands, of two boxes (LBO). Moving on
-by 16 of the reduction adds bytes to the start: 32 within an atom for K-major operands, 16 rows for
-MN-major ones.
+start, the distance of eight rows (SBO) and, for MN-major operands, of two boxes (LBO). One
+instruction takes 32 bytes of the reduction: 8 of tf32, 16 of 16-bit types, 32 of fp8. Moving on by
+one adds bytes to the start: 32 within an atom for K-major operands, 16 rows for MN-major ones,
+which have 16-bit elements.
 
 Invariant: one gemm op is one committed group, so that `Drain` counts ops. Source: PTX ISA, wgmma,
 matrix descriptors and canonical layouts.
@@ -28,8 +29,8 @@ from explorer.program.nodes import Drain, Exec
 from explorer.program.steps import executed
 
 _SWIZZLE_MODE = {128: 1, 64: 2, 32: 3}
-_K = 16
-_KINDS = {"bfloat16": "bf16", "float16": "f16"}
+_STEP_BYTES = 32
+_KINDS = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float8_e4m3": "e4m3"}
 
 
 @frozen
@@ -47,12 +48,17 @@ class Operand:
         mode = _SWIZZLE_MODE[self.layout.swizzle.atom_bytes]
         return mode << 62 | rows_bytes >> 4 << 32 | boxes_bytes >> 4 << 16
 
+    @property
+    def step(self) -> int:
+        """Elements of the reduction in one instruction."""
+        return _STEP_BYTES // self.layout.element_bytes
+
     def k_bytes(self, step: int) -> int:
-        """Bytes from the start to the `step`-th 16 of the reduction."""
+        """Bytes from the start to the `step`-th instruction's part of the reduction."""
         if not self.k_major:
-            return step * _K * self.layout.row_bytes
-        per_box = self.layout.box_columns // _K
-        return step // per_box * self.layout.box_bytes + step % per_box * _K * 2
+            return step * self.step * self.layout.row_bytes
+        per_box = self.layout.row_bytes // _STEP_BYTES
+        return step // per_box * self.layout.box_bytes + step % per_box * _STEP_BYTES
 
     def outer_bytes(self, index: int) -> int:
         """Bytes from the start to row (of A) or column (of B) `index`."""
@@ -111,19 +117,24 @@ def gemm(role: Role, step: Exec) -> None:
     if kind is None or op.b.buffer.dtype != op.a.buffer.dtype:
         raise ScheduleError(
             f"{op.id}: no matrix instruction for {op.a.buffer.dtype} x {op.b.buffer.dtype}; "
-            "the cuda backend has bfloat16 and float16"
+            f"the cuda backend has {', '.join(_KINDS)}"
         )
     a, b = _operands(role, op)
+    if not (a.k_major and b.k_major) and op.a.buffer.dtype.bits != 16:
+        raise ScheduleError(
+            f"operand-order: {op.id}: {op.a.buffer.dtype} operands lie along the reduction only; "
+            "store A as M x K and B as N x K"
+        )
     target = role.fragments[op.c.buffer.name]
     n = _instruction_columns(role, op, target)
     name = matrix_name(n, kind, not a.k_major, not b.k_major)
-    role.block.function(name, matrix_function(n, kind, not a.k_major, not b.k_major))
+    role.block.function(name, matrix_function(n, kind, a.step, not a.k_major, not b.k_major))
     accumulate = _accumulate(role, op)
     with role.out.block():
         role.out.line(f"const u64 a = {_start(role, op.a, a, step, True)},")
         role.out.line(f"          b = {_start(role, op.b, b, step, False)};")
         role.out.line("mma_fence();")
-        for k in range(_steps(op)):
+        for k in range(_steps(op, a.step)):
             for column in range(0, target.columns, n):
                 for block in range(target.blocks):
                     at = a.k_bytes(k) + a.outer_bytes(BLOCK_ROWS * block)
@@ -146,14 +157,14 @@ def _accumulate(role: Role, op: Gemm) -> str:
     return "0" if clears else "1"
 
 
-def _steps(op: Gemm) -> int:
+def _steps(op: Gemm, step: int) -> int:
     extent = op.a.extent[0] if op.transpose_a else op.a.extent[-1]
     reduction = fixed(extent, f"the reduction of {op.id}")
-    if reduction % _K:
+    if reduction % step:
         raise ScheduleError(
-            f"matrix-tile: {op.id}: a reduction of {reduction} is not whole steps of {_K}"
+            f"matrix-tile: {op.id}: a reduction of {reduction} is not whole steps of {step}"
         )
-    return reduction // _K
+    return reduction // step
 
 
 def _instruction_columns(role: Role, op: Gemm, target: Fragment) -> int:
@@ -181,7 +192,7 @@ def _start(role: Role, region: Region, side: Operand, step: Exec, rows: bool) ->
     begin = fixed(first, f"the start of '{region.buffer.name}' in a gemm")
     skipped = fixed(view.column if side.k_major else view.row, "a part of the reduction")
     if begin or skipped:
-        text += f" + {side.outer_bytes(begin) + side.k_bytes(skipped // _K) >> 4}u"
+        text += f" + {side.outer_bytes(begin) + side.k_bytes(skipped // side.step) >> 4}u"
     fragment = role.fragments[step.op.c.buffer.name] if isinstance(step.op, Gemm) else None
     if rows and fragment is not None and fragment.groups > 1:
         text += f" + (u64)((u32){role.group} * {side.outer_bytes(fragment.group_rows) >> 4}u)"

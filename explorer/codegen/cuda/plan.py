@@ -27,7 +27,8 @@ class TensorMap:
 
 @frozen
 class Parameter:
-    """One kernel parameter. `kind`: map (index into the maps), tensor, scalar or report."""
+    """One kernel parameter. `kind`: map (index into the maps), tensor, scalar, workspace, tickets
+    or report."""
 
     kind: str
     name: str
@@ -68,6 +69,8 @@ class Prediction:
 class LaunchPlan:
     """How a compiled kernel is launched.
 
+    `grid_blocks` is a multiple of `cluster`, which the source sets. `workspace` are buffers that
+    launches use in turn, whatever they hold, and `tickets` 32-bit counters, 0 between launches.
     `report_words` is the size of the hang report in 32-bit words: REPORT_WORDS for each block and
     role, 0 for a kernel whose waits are not bounded.
     """
@@ -85,6 +88,9 @@ class LaunchPlan:
     sites: tuple[Site, ...]
     prediction: Prediction
     report_words: int = 0
+    cluster: int = 1
+    workspace: tuple[TensorSpec, ...] = ()
+    tickets: int = 0
 
 
 REPORT_WORDS = 4

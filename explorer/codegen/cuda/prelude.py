@@ -53,13 +53,26 @@ def _mentions(name: str, text: str) -> bool:
     return re.search(rf"\b{name}\b", text) is not None
 
 
-def bulk_load_function(rank: int) -> str:
-    """A bulk copy of a box of `rank` dimensions into shared memory, counted at a barrier."""
+def bulk_load_name(rank: int, blocks: int) -> str:
+    """The name of a bulk load."""
+    return f"bulk_load_{rank}d" + (f"_to_{blocks}" if blocks > 1 else "")
+
+
+def bulk_load_function(rank: int, blocks: int = 1) -> str:
+    """A bulk copy of a box of `rank` dimensions into shared memory, counted at a barrier.
+
+    With several `blocks` it lands at the same offset in each of a cluster, and each counts it.
+    """
     params, operands, inputs = _coordinates(rank, 3)
+    cast, mask = ("", "")
+    if blocks > 1:
+        cast, mask = ".multicast::cluster", f", %{3 + rank}"
+        inputs += f', "h"((u16){(1 << blocks) - 1})'
     return (
-        f"DEV void bulk_load_{rank}d(u32 tile, const TensorMap* map, u32 barrier, {params}) {{\n"
+        f"DEV void {bulk_load_name(rank, blocks)}"
+        f"(u32 tile, const TensorMap* map, u32 barrier, {params}) {{\n"
         f'  {_ASM}("cp.async.bulk.tensor.{rank}d.shared::cluster.global'
-        f'.mbarrier::complete_tx::bytes [%0], [%1, {{{operands}}}], [%2];"\n'
+        f'.mbarrier::complete_tx::bytes{cast} [%0], [%1, {{{operands}}}], [%2]{mask};"\n'
         f'    :: "r"(tile), "l"(map), "r"(barrier), {inputs} : "memory"); }}\n'
     )
 
@@ -82,18 +95,21 @@ def _coordinates(rank: int, first: int) -> tuple[str, str, str]:
     return params, operands, ", ".join(f'"r"({name})' for name in names)
 
 
-def matrix_function(n: int, kind: str, a_columns: bool, b_rows: bool) -> str:
-    """wgmma m64 x n x k16 on accumulators d[FIRST...]; `a_columns`: A is M-major, `b_rows`: B is
-    N-major."""
+def matrix_function(n: int, kind: str, step: int, a_columns: bool, b_rows: bool) -> str:
+    """wgmma m64 x n x `step` on accumulators d[FIRST...].
+
+    `a_columns`: A is M-major, `b_rows`: B is N-major, which only 16-bit types can be.
+    """
     count = n // 2
     registers = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(d[FIRST + {i}])' for i in range(count))
+    turned = f", {int(a_columns)}, {int(b_rows)}" if step == 16 else ""
     return (
         f"template <int FIRST, int SIZE>\nDEV void {matrix_name(n, kind, a_columns, b_rows)}"
         "(float (&d)[SIZE], u64 a, u64 b, int accumulate) {\n"
         f'  {_ASM}("{{ .reg .pred p;\\n setp.ne.b32 p, %{count + 2}, 0;\\n"\n'
-        f'    " wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{kind}.{kind} {{{registers}}},"\n'
-        f'    " %{count}, %{count + 1}, p, 1, 1, {int(a_columns)}, {int(b_rows)};\\n }}"\n'
+        f'    " wgmma.mma_async.sync.aligned.m64n{n}k{step}.f32.{kind}.{kind} {{{registers}}},"\n'
+        f'    " %{count}, %{count + 1}, p, 1, 1{turned};\\n }}"\n'
         f'    : {outputs} : "l"(a), "l"(b), "r"(accumulate)); }}\n'
     )
 

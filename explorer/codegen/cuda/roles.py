@@ -11,19 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from explorer.codegen.cuda import copies, maps, matrix
+from explorer.codegen.cuda import copies, maps, matrix, parts
 from explorer.codegen.cuda.bounds import Ranges
 from explorer.codegen.cuda.context import Block, Role, is_bulk, is_bulk_store
 from explorer.codegen.cuda.counters import Counter, Mode, counters_of, opens, uses_open
 from explorer.codegen.cuda.fold import fold, loop_range
 from explorer.codegen.cuda.fragments import fragments_of
-from explorer.codegen.cuda.scalars import Scalars, c_name
+from explorer.codegen.cuda.scalars import Scalars, c_name, table_text
 from explorer.codegen.text import Writer
 from explorer.errors import ScheduleError
-from explorer.expr import evaluate
+from explorer.expr import Const, evaluate, lookups
+from explorer.ir.access import access
 from explorer.ir.nodes import Copy, Define, Fill, Gemm, Map, Reduce
 from explorer.machine import Machine, Scope
-from explorer.program.launch import TILE, tile_count, tile_indices
+from explorer.program.counts import arrivals
+from explorer.program.launch import TILE, tile_count, tile_indices, walked_extents
 from explorer.program.nodes import (
     Drain,
     Exec,
@@ -35,10 +37,12 @@ from explorer.program.nodes import (
     Signal,
     Skip,
     Step,
+    Ticket,
     Wait,
     When,
 )
 from explorer.program.steps import every_step, executed
+from explorer.program.turns import turns_of
 from explorer.schedule.extensions import CopyRoute
 
 Emitter = Callable[[Role, Exec], None]
@@ -81,9 +85,9 @@ def _silent(program: Program, pipeline: str, full: bool, stated: int, lanes: int
         for step in every_step(role.body):
             if isinstance(step, Signal) and (step.pipeline, step.full) == (pipeline, full):
                 threads = role.role.warps * lanes
-                silent.append(role.role.warps * (lanes - 1) if step.threads else 0)
-                once = not step.threads and not step.deferred
-                counted.append(1 if once else (step.threads + step.deferred) * threads)
+                quiet = role.role.warps * (lanes - 1) if step.threads else 0
+                silent.append(step.blocks * quiet)
+                counted.append(step.blocks * arrivals(step, threads))
                 break
     # The roles of an alternating side arrive one at a time: the side's count is then one role's.
     shared = sum(counted) <= stated
@@ -95,7 +99,10 @@ class RoleEmitter:
 
     def __init__(self, block: Block, program: RoleProgram, out: Writer) -> None:
         whole = block.program
-        ranges: Ranges = {name: (0, evaluate(extent) - 1) for name, extent in whole.grid}
+        walked = walked_extents(whole.grid, whole.launch)
+        ranges: Ranges = {name: (0, evaluate(extent) - 1) for name, extent in walked}
+        # No upper bound: whose turn a tile is must not be decided, however few there are.
+        ranges = {**ranges, TILE.name: (0, None)}
         body = fold(program.body, ranges)
         self.program = RoleProgram(program.role, body, program.private, program.share)
         depths = {barriers.pipeline: barriers.depth for barriers in whole.barriers}
@@ -109,9 +116,11 @@ class RoleEmitter:
         )
         self.out, self.block = out, block
         self.persistent = bool(whole.launch.blocks)
+        self.turns = turns_of(body, whole.launch.blocks)
+        self.steps = self.turns.body if self.turns else body
         self.stores = any(_bulk_store(step) for step in executed(body))
-        self.role.sync_stores = self.stores and self.persistent
-        self.generic = _generic_pipelines(self.program)
+        self.role.sync_stores = self.persistent and self._left_unread(self.steps)
+        self.generic = _generic_pipelines(block, self.program)
 
     # ------------------------------------------------------------ the role
 
@@ -122,22 +131,36 @@ class RoleEmitter:
         matrix.descriptors(self.role)
         count = tile_count(self.block.program)
         tiles = self.role.scalars.within(TILE.name, (0, count - 1))
-        if self.persistent:
-            head = "for (int v_tile = (int)blockIdx.x; v_tile < {n}; v_tile += (int)gridDim.x)"
-            self.out.line("#pragma unroll 1")
-            head = head.format(n=count)
-        else:
-            head = ""
+        head = self._tile_loop(count) if self.persistent else ""
         with self.out.block(head):
             if not self.persistent:
                 self.out.line("const int v_tile = (int)blockIdx.x;")
             for name, expr in tile_indices(self.block.program.grid, self.block.program.launch):
+                for table in lookups(expr):
+                    self.block.function(table.name, table_text(table))
                 self.out.line(f"const int {c_name('v', name)} = {tiles.expr(expr)};")
             self._declare_private()
-            self.body(self.program.body)
+            self.body(self.steps)
+            if self.turns:
+                self._pass_over(self.turns.count - 1)
         if self.stores:
             # The block's shared memory is read until the last store is done.
             self.out.line("if (thread == 0u) store_wait();")
+
+    def _tile_loop(self, count: int) -> str:
+        """The head of the loop over the role's tiles; what stands before it is printed."""
+        first, step = "(int)blockIdx.x", "(int)gridDim.x"
+        if self.turns:
+            self._pass_over(self.turns.index)
+            first += f" + {self.turns.index} * (int)gridDim.x" if self.turns.index else ""
+            step = f"{self.turns.count} * {step}"
+        self.out.line("#pragma unroll 1")
+        return f"for (int v_tile = {first}; v_tile < {count}; v_tile += {step})"
+
+    def _pass_over(self, tiles: int) -> None:
+        assert self.turns is not None
+        for skip in self.turns.skips(tiles):
+            self.step(skip)
 
     def _declare_private(self) -> None:
         for fragment in self.role.fragments.values():
@@ -194,18 +217,26 @@ class RoleEmitter:
             case Signal():
                 self._signal(step)
             case Skip(pipeline, _, cycles):
-                for line in self.role.counters[pipeline].skip(self.role.scalars.expr(cycles)):
+                count = (
+                    cycles.value if isinstance(cycles, Const) else self.role.scalars.expr(cycles)
+                )
+                for line in self.role.counters[pipeline].skip(count):
                     self.out.line(line)
             case Drain():
                 matrix.drain(self.role, step)
             case RoleSync():
                 self._sync()
+            case Ticket():
+                self._fence()
+                parts.draw(self.role, step)
             case For():
                 self._loop(step)
             case When():
                 self._fence()
+                unread = self.role.sync_stores
                 with self.out.block(f"if ({self.role.scalars.cond(step.cond)})"):
                     self.body(step.body)
+                self.role.sync_stores |= unread
             case Repeat():
                 self._fence()
                 with self.out.block(f"while ({self.role.scalars.cond(step.cond)})"):
@@ -256,8 +287,9 @@ class RoleEmitter:
         self._fence()
         counter = self.role.counters[step.pipeline]
         barrier = self.role.barrier(step.pipeline, step.full, counter.closing_slot)
-        if not step.full and self.role.sync_stores and self._stored(step.pipeline):
+        if self.role.sync_stores and self._stored(step.pipeline):
             self.out.line("if (thread == 0u) store_wait_read();")
+            self.role.sync_stores = False
         if step.deferred:
             self.out.line(f"arrive_landed({barrier});")
         if step.threads:
@@ -265,15 +297,31 @@ class RoleEmitter:
             # announced. Matrix ops have met already at their wait.
             if step.full or step.pipeline in self.generic:
                 self.out.line("__syncwarp();")
-            self.out.line(f"if (lane == 0u) arrive({barrier});")
+            if step.blocks > 1:
+                self.out.line(f"if (lane < {step.blocks}u) arrive_at({barrier}, lane);")
+            else:
+                self.out.line(f"if (lane == 0u) arrive({barrier});")
         elif not step.deferred:
             self.out.line(f"if ({self.role.leader}) arrive({barrier});")
         if counter.close():
             self.out.line(counter.close())
 
+    def _left_unread(self, body: tuple[Step, ...]) -> bool:
+        """Whether stores may still read shared memory when the next tile begins."""
+        unread = False
+        for step in body:
+            if any(_bulk_store(each) for each in executed((step,))):
+                unread = True
+            elif isinstance(step, RoleSync) or (
+                isinstance(step, Signal) and self._stored(step.pipeline)
+            ):
+                unread = False
+        return unread
+
     def _stored(self, pipeline: str) -> bool:
+        held = self.block.held_by(pipeline)
         return any(
-            _bulk_store(step) and any(use.pipeline == pipeline for use in step.uses)
+            _bulk_store(step) and not held.isdisjoint(access(step.op).names)
             for step in executed(self.program.body)
         )
 
@@ -341,6 +389,9 @@ class RoleEmitter:
 
     def _execute(self, step: Exec) -> None:
         op = step.op
+        if parts.hands_over(self.block.program, step):
+            parts.hand_over(self.role, step)
+            return
         if not isinstance(op, Copy):
             OPS[type(op)](self.role, step)
             return
@@ -363,13 +414,21 @@ def _bulk_store(step: Exec) -> bool:
     return isinstance(step.op, Copy) and is_bulk_store(step.op)
 
 
-def _generic_pipelines(role: RoleProgram) -> frozenset[str]:
+def _generic_pipelines(block: Block, role: RoleProgram) -> frozenset[str]:
     """The pipelines whose slots a role's threads touch one by one, not through an engine."""
-    return frozenset(
-        use.pipeline
+    touched = {
+        name
         for step in executed(role.body)
         if not isinstance(step.op, Gemm) and not is_bulk(step)
-        for use in step.uses
+        for name in access(step.op).names
+    }
+    if block.program.launch.blocks:  # a slot that is released is filled again in a later tile
+        touched |= {other for name in touched for other in block.program.sharers(name)}
+    return frozenset(
+        pipeline
+        for ring in block.program.rings
+        if ring.buffer.name in touched
+        for pipeline, _ in ring.levels
     )
 
 

@@ -14,7 +14,19 @@ from attrs import evolve, field, frozen
 
 from explorer.codegen.cuda.bounds import Interval, Ranges, known, nonnegative
 from explorer.errors import KernelError
-from explorer.expr import Binary, Compare, Cond, Const, Expr, Logic, Not, Select, Truth, Var
+from explorer.expr import (
+    Binary,
+    Compare,
+    Cond,
+    Const,
+    Expr,
+    Logic,
+    Lookup,
+    Not,
+    Select,
+    Truth,
+    Var,
+)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 
@@ -35,6 +47,12 @@ def fixed(expr: Expr, what: str) -> int:
     if not isinstance(expr, Const):
         raise KernelError(f"{what} is '{expr}', the cuda backend needs a fixed number")
     return expr.value
+
+
+def table_text(table: Lookup) -> str:
+    """The declaration of the values of a lookup."""
+    values = ", ".join(map(str, table.values))
+    return f"static __device__ const u16 {table.name}[{len(table.values)}] = {{{values}}};\n"
 
 
 @frozen
@@ -58,7 +76,18 @@ class Scalars:
                 return self._binary(op, lhs, rhs)
             case Select(cond, then, otherwise):
                 return f"({self.cond(cond)} ? {self.expr(then)} : {self.expr(otherwise)})"
+            case Lookup():
+                return f"{expr.name}[{self.expr(expr.index)}]"
         raise KernelError(f"'{expr}' is not fixed: bind every size before emitting source")
+
+    def wide(self, expr: Expr) -> str:
+        """An integer of 64 bits, widened before anything is multiplied."""
+        match expr:
+            case Const(value):
+                return f"{value}ll" if value >= 0 else f"({value}ll)"
+            case Binary(op, lhs, rhs) if op in ("+", "-", "*"):
+                return f"({self.wide(lhs)} {op} {self.wide(rhs)})"
+        return f"(long long){self.expr(expr)}"
 
     def _binary(self, op: str, lhs: Expr, rhs: Expr) -> str:
         left, right = self.expr(lhs), self.expr(rhs)

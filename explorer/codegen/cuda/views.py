@@ -12,6 +12,7 @@ from explorer.codegen.cuda.scalars import Scalars, c_name, fixed
 from explorer.errors import ScheduleError
 from explorer.expr import Const, Expr, const, product
 from explorer.ir.nodes import Buffer, Region
+from explorer.memory.linear import offset_bits
 
 
 @frozen
@@ -60,11 +61,23 @@ class TensorView:
         name = c_name("t", self.buffer.name)
         if self.pitch == 0:
             return f"({name} + {scalars.expr(self.offset)})"
-        lead = "" if self.offset == Const(0) else f" + (long long){scalars.expr(self.offset)}"
+        lead = "" if self.offset == Const(0) else f" + {self._lead(scalars)}"
         return (
             f"({name}{lead} + (long long){scalars.expr(self.row)} * {self.pitch}ll"
             f" + {scalars.expr(self.column)})"
         )
+
+    def _lead(self, scalars: Scalars) -> str:
+        """The offset of the other dimensions; a cluster may stand one index beyond each."""
+        extents, strides = self.buffer.shape, self.buffer.strides
+        sizes = [
+            (e.value + 1, s.value)
+            for e, s in zip(extents, strides, strict=True)
+            if isinstance(e, Const) and isinstance(s, Const)
+        ]
+        if len(sizes) < len(extents) or offset_bits(*zip(*sizes, strict=True)) > 32:
+            return scalars.wide(self.offset)
+        return f"(long long){scalars.expr(self.offset)}"
 
 
 def tensor_view(region: Region) -> TensorView:
@@ -83,13 +96,13 @@ def tensor_view(region: Region) -> TensorView:
     offset: Expr = const(0)
     for other, start in enumerate(region.start[:-1]):
         if other != axis:
-            offset = offset + start * product(shape[other + 1 :])
+            offset = offset + start * buffer.strides[other]
     return TensorView(
         buffer,
         fixed(region.extent[axis], f"the rows of '{buffer.name}'"),
         columns,
         offset,
-        fixed(product(shape[axis + 1 :]), f"the pitch of '{buffer.name}'"),
+        fixed(buffer.strides[axis], f"the pitch of '{buffer.name}'"),
         shape[axis] - region.start[axis],
         left,
         region.start[axis],

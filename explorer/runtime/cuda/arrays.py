@@ -4,8 +4,8 @@ A workload's functions are written for NumPy arrays. They run on the device unch
 a wide type gives a CuPy array, on which NumPy's functions dispatch to CuPy, and matmul of 16-bit
 arrays, which CuPy has no type for, goes to cuBLAS.
 
-Invariant: the bits of a 16-bit float lie in a uint16 array; nothing here copies to the host unless
-asked.
+Invariant: the bits of a narrow float lie in an array of unsigned integers; nothing here copies to
+the host unless asked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from explorer.ir.dtypes import DType, dtype
 from explorer.runtime.cuda.cublas import matmul
 
-_BITS = {"bfloat16": np.uint16, "float16": np.uint16}
+_BITS = {"bfloat16": np.uint16, "float16": np.uint16, "float8_e4m3": np.uint8}
 
 
 class DeviceArray:
@@ -52,6 +52,10 @@ class DeviceArray:
         wide = widened(self.bits, self.element).astype(wanted, copy=False)
         return wide.T if self.transposed else wide
 
+    def reduced_product(self, other: DeviceArray, out: DeviceArray) -> None:
+        """out <- self other in tf32, as tensor cores read float32 operands."""
+        matmul(self, other, out, reduced=True)
+
     def __matmul__(self, other: Any) -> Any:
         product: Any = np.matmul
         return product(self, other)
@@ -72,7 +76,7 @@ class DeviceArray:
 
 
 def device_bits(array: np.ndarray[Any, Any], element: DType) -> Any:
-    """A NumPy array on the device, 16-bit floats as their bits."""
+    """A NumPy array on the device, narrow floats as their bits."""
     import cupy  # noqa: PLC0415
 
     bits = _BITS.get(element.name)
@@ -85,9 +89,14 @@ def bits_dtype(name: str) -> np.dtype[Any]:
 
 
 def widened(bits: Any, element: DType) -> Any:
-    """The values of an array of bits, 16-bit floats as float32."""
+    """The values of an array of bits, narrow floats as float32."""
     if element.name == "bfloat16":
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     if element.name == "float16":
         return bits.view(np.float16).astype(np.float32)
+    if element.name in _BITS:
+        import cupy  # noqa: PLC0415
+
+        every = np.arange(256, dtype=np.uint8).view(element.numpy).astype(np.float32)
+        return cupy.asarray(every)[bits]
     return bits

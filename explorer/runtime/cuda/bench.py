@@ -1,8 +1,8 @@
 """Checking and timing on a CUDA device, in the worker process.
 
 The tensors exist in several sets at different addresses, together more than twice the L2; timed
-runs go round the sets, candidate and peer alike. A sample is the time of a few runs between two
-events, divided by their number.
+runs go round the sets, candidate and peer alike. A sample is the device's time of a few runs,
+divided by their number.
 
 Invariant: nothing is timed before its result agreed with the reference on a poisoned output; the
 reference is the workload's own, computed on the device in the type it asks for.
@@ -10,6 +10,7 @@ reference is the workload's own, computed on the device in the type it asks for.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,14 +25,21 @@ from explorer.ir.nodes import Kernel
 from explorer.records.outcomes import Crashed, Measured, Outcome, TimedOut, WrongResult
 from explorer.runtime.cuda.arrays import DeviceArray, bits_dtype, device_bits, widened
 from explorer.runtime.cuda.loaded import Launch, LaunchError, Loaded
-from explorer.runtime.tensors import difference, require_outputs, shape_of
+from explorer.runtime.cuda.timing import Timer
+from explorer.runtime.tensors import (
+    difference,
+    on_memory,
+    require_outputs,
+    shape_of,
+    stored_elements,
+)
 from explorer.space import Peer, Problem, Workload
 
 Sets = list[dict[str, Any]]
 SAMPLE_S = 400e-6
 RUNS_MAX = 50
 SETS_MAX = 64
-_POISON = 0xFF  # a NaN in every floating-point type
+_POISON = 0xFF
 
 
 class CudaBench:
@@ -47,19 +55,25 @@ class CudaBench:
         seed: int,
         doing: Callable[[str], None],
     ) -> None:
-        self._problem, self._peer = problem, workload.peer(machine)
+        self._problem, self._peer = problem, workload.peer(machine, problem.dtype)
         self._tolerance, self._limit_s = tolerance, limit_s
         self._kernel: Kernel = workload.trace(problem)
         doing("drawing the inputs")
         inputs = workload.draw(problem, np.random.default_rng(seed))
         doing("placing the tensors")
+        _give_back()
         self._sets = self._allocate(inputs)
         written = {tensor.name for tensor in outputs(self._kernel)}
         # What a kernel updates in place, as it was drawn.
         self._drawn = {name: self._sets[0][name].copy() for name in inputs if name in written}
         doing("computing the reference")
         self._reference = self._compute(workload, inputs)
+        self._sizes = {name: _norm(reference) for name, reference in self._reference.items()}
+        _give_back()
+        self._timer = Timer()
         self._turn = 0
+        doing("trying the peer")
+        self._try_peer()
 
     # ------------------------------------------------------------ the requests of a session
 
@@ -142,7 +156,7 @@ class CudaBench:
         tensors = self._sets[self._turn]
         for name in self._reference:
             if name not in self._drawn:
-                tensors[name].view(np.uint8)[...] = _POISON
+                _poison(tensors[name])
         self._restore(tensors)
         launches[self._turn]()
         cupy.cuda.runtime.deviceSynchronize()
@@ -169,29 +183,17 @@ class CudaBench:
         return WrongResult(error, self._tolerance)
 
     def _error(self, name: str, bits: Any) -> float:
-        import cupy  # noqa: PLC0415
-
-        reference = self._reference[name]
         values = widened(bits, self._kernel.buffer(name).dtype)
-        off = float(cupy.linalg.norm((values - reference).ravel()))
-        size = float(cupy.linalg.norm(reference.ravel()))
+        off, size = _norm(values - self._reference[name]), self._sizes[name]
         error = off / size if size > 0 else off
         return math.inf if math.isnan(error) else error
 
     def _sample(self, runs: Sequence[Callable[[], None]], count: int) -> float:
         """Mean microseconds of `count` runs over the sets in turn."""
-        import cupy  # noqa: PLC0415
-
         for tensors in self._sets if self._drawn else ():
             self._restore(tensors)
-        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
         runs[self._next()]()
-        start.record()
-        for _ in range(count):
-            runs[self._next()]()
-        stop.record()
-        stop.synchronize()
-        return float(cupy.cuda.get_elapsed_time(start, stop)) * 1e3 / count
+        return self._timer.mean_us([runs[self._next()] for _ in range(count)])
 
     def _next(self) -> int:
         self._turn = (self._turn + 1) % len(self._sets)
@@ -204,6 +206,18 @@ class CudaBench:
         if self._peer is None:
             return None
         return [self._peer_run(self._peer, tensors) for tensors in self._sets]
+
+    def _try_peer(self) -> None:
+        """Run the peer once, so that its start-up is over; one that fails is not timed."""
+        import cupy  # noqa: PLC0415
+
+        try:
+            for run in (self._peer_runs() or [])[:1]:
+                run()
+            cupy.cuda.runtime.deviceSynchronize()
+        except Exception:  # of a library that lacks this type, size or layout
+            self._peer = None
+        self._restore(self._sets[0])
 
     def _peer_run(self, peer: Peer, tensors: dict[str, Any]) -> Callable[[], None]:
         arrays: Any = {name: self._array(name, bits) for name, bits in tensors.items()}
@@ -218,24 +232,26 @@ class CudaBench:
     def _allocate(self, inputs: dict[str, np.ndarray[Any, Any]]) -> Sets:
         import cupy  # noqa: PLC0415
 
-        first: dict[str, Any] = {}
+        flat: dict[str, Any] = {}
         for tensor in self._kernel.tensors:
             shape = shape_of(tensor)
             given = inputs.get(tensor.name)
-            if given is None:
-                first[tensor.name] = cupy.empty(shape, bits_dtype(tensor.dtype.name))
-            elif given.shape != shape:
+            if given is not None and given.shape != shape:
                 raise InputError(
                     f"input '{tensor.name}' has shape {given.shape}, the kernel's is {shape}"
                 )
-            else:
-                first[tensor.name] = device_bits(given, tensor.dtype)
-        size = sum(array.nbytes for array in first.values())
+            memory = cupy.empty(stored_elements(tensor), bits_dtype(tensor.dtype.name))
+            _poison(memory)
+            if given is not None:
+                on_memory(memory, tensor)[...] = device_bits(given, tensor.dtype)
+            flat[tensor.name] = memory
+        size = sum(memory.nbytes for memory in flat.values())
         cache = int(cupy.cuda.Device().attributes["L2CacheSize"])
         free = int(cupy.cuda.runtime.memGetInfo()[0])
         count = min(SETS_MAX, free // 4 // size, 2 * cache // size) + 1
-        copies = [{name: a.copy() for name, a in first.items()} for _ in range(max(1, count))]
-        return [first, *copies]
+        sets = [flat, *({n: m.copy() for n, m in flat.items()} for _ in range(max(1, count)))]
+        tensors = {tensor.name: tensor for tensor in self._kernel.tensors}
+        return [{n: on_memory(m, tensors[n]) for n, m in each.items()} for each in sets]
 
     def _compute(
         self, workload: Workload, inputs: dict[str, np.ndarray[Any, Any]]
@@ -247,6 +263,26 @@ class CudaBench:
         import cupy  # noqa: PLC0415
 
         return {name: cupy.asarray(array, np.float64) for name, array in found.items()}
+
+
+def _poison(bits: Any) -> None:
+    """All bits set: a NaN in every floating-point type."""
+    words = bits.view(f"u{bits.itemsize}")
+    words[...] = words.dtype.type(2 ** (8 * bits.itemsize) - 1)
+
+
+def _norm(array: Any) -> float:
+    import cupy  # noqa: PLC0415
+
+    return float(cupy.linalg.norm(array.ravel()))
+
+
+def _give_back() -> None:
+    """Free what CuPy keeps of arrays that are gone: other problems' sets count free memory."""
+    import cupy  # noqa: PLC0415
+
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
 
 
 __all__ = ["CudaBench", "LaunchError"]

@@ -15,9 +15,10 @@ import numpy as np
 from explorer.errors import InputError
 from explorer.ir.dtypes import DType
 
-# cudaDataType of library_types.h; CUBLAS_COMPUTE_32F and the default algorithm of cublas_api.h.
+# cudaDataType of library_types.h; CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32 and the default
+# algorithm of cublas_api.h.
 _DATA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
-_COMPUTE_FLOAT32 = 68
+_COMPUTE_FLOAT32, _COMPUTE_TF32 = 68, 77
 _ALGORITHM_DEFAULT = -1
 _PLAIN, _TRANSPOSED = 0, 1
 
@@ -35,8 +36,11 @@ class Matrix(Protocol):
     def bits(self) -> Any: ...
 
 
-def matmul(left: Matrix, right: Matrix, out: Matrix) -> None:
-    """out <- left right, both operands possibly transposed views, out row-major."""
+def matmul(left: Matrix, right: Matrix, out: Matrix, reduced: bool = False) -> None:
+    """out <- left right, both operands possibly transposed views, out row-major.
+
+    `reduced` lets float32 operands be read as tf32.
+    """
     from cupy.cuda import device  # noqa: PLC0415
     from cupy_backends.cuda.libs import cublas  # noqa: PLC0415
 
@@ -66,7 +70,7 @@ def matmul(left: Matrix, right: Matrix, out: Matrix) -> None:
         out.bits.data.ptr,
         kind,
         columns,
-        _COMPUTE_FLOAT32,
+        _COMPUTE_TF32 if reduced else _COMPUTE_FLOAT32,
         _ALGORITHM_DEFAULT,
     )
 
@@ -76,4 +80,6 @@ def _operation(array: Matrix) -> int:
 
 
 def _pitch(array: Matrix) -> int:
-    return int(array.bits.shape[1])
+    """Elements from a row to the next; of a single row, its length."""
+    rows, columns = array.bits.shape
+    return int(array.bits.strides[0]) // int(array.bits.itemsize) if rows > 1 else int(columns)

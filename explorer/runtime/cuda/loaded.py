@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from explorer.codegen.cuda import REPORT_WORDS, LaunchPlan
+from explorer.codegen.cuda import REPORT_WORDS, LaunchPlan, TensorSpec
 from explorer.errors import EnvironmentFault
 from explorer.runtime.cuda.build import read_plan
 from explorer.runtime.cuda.maps import MAP_BYTES, encode
@@ -51,6 +51,9 @@ class Loaded:
         kernel.max_dynamic_shared_size_bytes = self.plan.shared_bytes
         self._function = kernel.kernel.ptr
         self._report = self._report_memory()
+        # Launches follow each other on one stream, so that all can use the same.
+        self._workspace = {each.name: _poisoned(each) for each in self.plan.workspace}
+        self._tickets = cupy.zeros(self.plan.tickets, np.uint32)
 
     def bind(self, tensors: Mapping[str, Any], scalars: Mapping[str, int] | None = None) -> Launch:
         """A launch on device arrays by name."""
@@ -67,6 +70,10 @@ class Loaded:
                     kept.append(ctypes.c_uint64(tensors[parameter.name].data.ptr))
                 case "scalar":
                     kept.append(ctypes.c_int32((scalars or {})[parameter.name]))
+                case "workspace":
+                    kept.append(ctypes.c_uint64(self._workspace[parameter.name].data.ptr))
+                case "tickets":
+                    kept.append(ctypes.c_uint64(self._tickets.data.ptr))
                 case "report":
                     kept.append(ctypes.c_uint64(self._report_address))
         arguments = (ctypes.c_void_p * len(kept))(*(ctypes.addressof(each) for each in kept))
@@ -117,6 +124,15 @@ class Loaded:
         if self._report is None:
             return ""
         return read_report(self.plan, self._report.copy())
+
+
+def _poisoned(spec: TensorSpec) -> Any:
+    """Device memory of which every byte is set, so that what nobody wrote shows as NaN."""
+    import cupy  # noqa: PLC0415
+
+    array = cupy.empty(spec.shape, spec.dtype)
+    array.view(np.uint8)[...] = 0xFF
+    return array
 
 
 def read_report(plan: LaunchPlan, words: np.ndarray[Any, Any]) -> str:

@@ -18,6 +18,7 @@ _TYPES = {
     "float16": "FLOAT16",
     "float32": "FLOAT32",
     "float64": "FLOAT64",
+    "float8_e4m3": "UINT8",
     "int32": "INT32",
     "int64": "INT64",
     "uint8": "UINT8",
@@ -41,7 +42,8 @@ def encode(tensor_map: TensorMap, address: int) -> bytes:
         rank,
         address,
         [driver.cuuint64_t(extent) for extent in tensor_map.dims],
-        [driver.cuuint64_t(pitch) for pitch in tensor_map.pitches_bytes],
+        # A vector has no pitch, and the driver still wants an address for them.
+        [driver.cuuint64_t(pitch) for pitch in tensor_map.pitches_bytes or (16,)],
         [driver.cuuint32_t(extent) for extent in tensor_map.box],
         [driver.cuuint32_t(1)] * rank,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,

@@ -14,12 +14,12 @@ k_gemm(
   if (base & 1023u) asm volatile("trap;");
   if (threadIdx.x == 0u) {
     for (u32 i = 0u; i < 2u; ++i) {
-      barrier_init(base + 57344u + 8u * i, 1u);
-      barrier_init(base + 57360u + 8u * i, 4u);
+      barrier_init(base + 32768u + 8u * i, 1u);
+      barrier_init(base + 32784u + 8u * i, 4u);
     }
     for (u32 i = 0u; i < 2u; ++i) {
-      barrier_init(base + 57376u + 8u * i, 4u);
-      barrier_init(base + 57392u + 8u * i, 1u);
+      barrier_init(base + 32800u + 8u * i, 4u);
+      barrier_init(base + 32816u + 8u * i, 1u);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -36,11 +36,11 @@ k_gemm(
         const int v_by = (v_tile / 2);
         #pragma unroll 1
         for (int v_ko = 0; v_ko < 4; ++v_ko) {
-          wait(base + 57360u + 8u * s_A_B, p_A_B);
+          wait(base + 32784u + 8u * s_A_B, p_A_B);
           if (elect()) {
-            arrive_expect(base + 57344u + 8u * s_A_B, 12288u);
-            bulk_load_2d(base + 0u + s_A_B * 8192u, &map_0, base + 57344u + 8u * s_A_B, (v_ko * 32), (v_by * 128));
-            bulk_load_2d(base + 16384u + s_A_B * 4096u, &map_1, base + 57344u + 8u * s_A_B, (v_ko * 32), (v_bx * 64));
+            arrive_expect(base + 32768u + 8u * s_A_B, 12288u);
+            bulk_load_2d(base + 0u + s_A_B * 8192u, &map_0, base + 32768u + 8u * s_A_B, (v_ko * 32), (v_by * 128));
+            bulk_load_2d(base + 16384u + s_A_B * 4096u, &map_1, base + 32768u + 8u * s_A_B, (v_ko * 32), (v_bx * 64));
           }
           if (++s_A_B == 2u) { s_A_B = 0u; p_A_B ^= 1u; }
         }
@@ -54,14 +54,14 @@ k_gemm(
         const int v_tile = (int)blockIdx.x;
         const int v_bx = (v_tile % 2);
         const int v_by = (v_tile / 2);
-        wait(base + 57376u + 8u * s_C_staging, p_C_staging);
+        wait(base + 32800u + 8u * s_C_staging, p_C_staging);
         if (thread == 0u) {
-          bulk_store_2d(base + 24576u + s_C_staging * 16384u, &map_2, (v_bx * 64), (v_by * 128));
+          bulk_store_2d(base + 0u + s_C_staging * 16384u, &map_2, (v_bx * 64), (v_by * 128));
           store_commit();
         }
         if (thread == 0u) store_wait_read();
         __syncwarp();
-        if (lane == 0u) arrive(base + 57392u + 8u * s_C_staging);
+        if (lane == 0u) arrive(base + 32816u + 8u * s_C_staging);
         if (++s_C_staging == 2u) { s_C_staging = 0u; p_C_staging ^= 1u; }
       }
       if (thread == 0u) store_wait();
@@ -82,7 +82,7 @@ k_gemm(
         const int v_by = (v_tile / 2);
         float f_C_local_0[32];
         float f_C_local_1[32];
-        wait(base + 57344u + 8u * s_A_B, p_A_B);
+        wait(base + 32768u + 8u * s_A_B, p_A_B);
         {
           const u64 a = d_A_shared_k + (u64)(s_A_B * 512u),
                     b = d_B_shared_k + (u64)(s_A_B * 256u);
@@ -96,11 +96,11 @@ k_gemm(
         mma_wait<0>();
         settle(f_C_local_0);
         settle(f_C_local_1);
-        if (lane == 0u) arrive(base + 57360u + 8u * s_A_B);
+        if (lane == 0u) arrive(base + 32784u + 8u * s_A_B);
         if (++s_A_B == 2u) { s_A_B = 0u; p_A_B ^= 1u; }
         #pragma unroll 1
         for (int v_ko = 1; v_ko < 4; ++v_ko) {
-          wait(base + 57344u + 8u * s_A_B, p_A_B);
+          wait(base + 32768u + 8u * s_A_B, p_A_B);
           {
             const u64 a = d_A_shared_k + (u64)(s_A_B * 512u),
                       b = d_B_shared_k + (u64)(s_A_B * 256u);
@@ -114,27 +114,28 @@ k_gemm(
           mma_wait<0>();
           settle(f_C_local_0);
           settle(f_C_local_1);
-          if (lane == 0u) arrive(base + 57360u + 8u * s_A_B);
+          if (lane == 0u) arrive(base + 32784u + 8u * s_A_B);
           if (++s_A_B == 2u) { s_A_B = 0u; p_A_B ^= 1u; }
         }
-        wait(base + 57392u + 8u * s_C_staging, p_C_staging);
+        wait(base + 32816u + 8u * s_C_staging, p_C_staging);
+        role_sync(1u, 128u);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 24576u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
-          store_matrix(base + 24576u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
-          store_matrix(base + 24576u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
-          store_matrix(base + 24576u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
+          store_matrix(base + 0u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
+          store_matrix(base + 0u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
+          store_matrix(base + 0u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
+          store_matrix(base + 0u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
         }
         {
           const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 24576u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[0], (float)f_C_local_1[1]), pack_bf16((float)f_C_local_1[2], (float)f_C_local_1[3]), pack_bf16((float)f_C_local_1[4], (float)f_C_local_1[5]), pack_bf16((float)f_C_local_1[6], (float)f_C_local_1[7]));
-          store_matrix(base + 24576u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[8], (float)f_C_local_1[9]), pack_bf16((float)f_C_local_1[10], (float)f_C_local_1[11]), pack_bf16((float)f_C_local_1[12], (float)f_C_local_1[13]), pack_bf16((float)f_C_local_1[14], (float)f_C_local_1[15]));
-          store_matrix(base + 24576u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[16], (float)f_C_local_1[17]), pack_bf16((float)f_C_local_1[18], (float)f_C_local_1[19]), pack_bf16((float)f_C_local_1[20], (float)f_C_local_1[21]), pack_bf16((float)f_C_local_1[22], (float)f_C_local_1[23]));
-          store_matrix(base + 24576u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[24], (float)f_C_local_1[25]), pack_bf16((float)f_C_local_1[26], (float)f_C_local_1[27]), pack_bf16((float)f_C_local_1[28], (float)f_C_local_1[29]), pack_bf16((float)f_C_local_1[30], (float)f_C_local_1[31]));
+          store_matrix(base + 0u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[0], (float)f_C_local_1[1]), pack_bf16((float)f_C_local_1[2], (float)f_C_local_1[3]), pack_bf16((float)f_C_local_1[4], (float)f_C_local_1[5]), pack_bf16((float)f_C_local_1[6], (float)f_C_local_1[7]));
+          store_matrix(base + 0u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[8], (float)f_C_local_1[9]), pack_bf16((float)f_C_local_1[10], (float)f_C_local_1[11]), pack_bf16((float)f_C_local_1[12], (float)f_C_local_1[13]), pack_bf16((float)f_C_local_1[14], (float)f_C_local_1[15]));
+          store_matrix(base + 0u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[16], (float)f_C_local_1[17]), pack_bf16((float)f_C_local_1[18], (float)f_C_local_1[19]), pack_bf16((float)f_C_local_1[20], (float)f_C_local_1[21]), pack_bf16((float)f_C_local_1[22], (float)f_C_local_1[23]));
+          store_matrix(base + 0u + s_C_staging * 16384u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[24], (float)f_C_local_1[25]), pack_bf16((float)f_C_local_1[26], (float)f_C_local_1[27]), pack_bf16((float)f_C_local_1[28], (float)f_C_local_1[29]), pack_bf16((float)f_C_local_1[30], (float)f_C_local_1[31]));
         }
         fence_async();
         __syncwarp();
-        if (lane == 0u) arrive(base + 57376u + 8u * s_C_staging);
+        if (lane == 0u) arrive(base + 32800u + 8u * s_C_staging);
         if (++s_C_staging == 2u) { s_C_staging = 0u; p_C_staging ^= 1u; }
       }
     }

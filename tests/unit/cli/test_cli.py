@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from explorer.errors import EnvironmentFault, InputError
 from explorer.ir.dtypes import DType
 from explorer.machine import Machine
 from explorer.records import CompileFailed
-from explorer.space import Workload
+from explorer.space import Case, Suite, Workload
 from tests.support.fakes import fake_session, small_workload, tune_fake
 
 Shell = Callable[..., tuple[int, str, str]]
@@ -171,6 +172,50 @@ def test_show_prints_what_tune_printed(shell: Shell) -> None:
         assert part in text
 
 
+@pytest.mark.parametrize("columns", [100, 140])
+def test_show_prints_what_every_role_does(
+    shell: Shell, runtime: pytest.MonkeyPatch, columns: int
+) -> None:
+    """Of a run, of a schedule in a file, and of a space: programs, then slots and parities."""
+    runtime.setenv("COLUMNS", str(columns))
+    shell("tune", "toy", "--trials", "4", "--out", "r")
+    _, of_run, _ = shell("show", "r")
+    code, of_file, _ = shell("show", "toy", "--schedule", "r/best.json", "--size", "M=256")
+    assert code == 0
+    assert of_run.endswith(of_file[of_file.index("program gemm") :])
+    code, text, _ = shell("show", "toy", "--lines", "8", "--block", "1")
+    assert code == 0
+    roles = text[text.index("program gemm") :]
+    assert max(map(len, roles.splitlines())) <= columns
+    for part in (
+        "  barriers ",
+        ": full count ",
+        " | ",
+        "block 1, step by step",
+        ".full[0] parity 0 cycle 0 ko=0",
+        ".empty[0] parity 1 cycle 0 ko=0",
+    ):
+        assert part in roles, part
+    code, document, _ = shell("show", "toy", "--json")
+    assert code == 0
+    Path("found.json").write_text(document)
+    _, again, _ = shell("show", "toy", "--schedule", "found.json", "--lines", "8", "--block", "1")
+    assert again == text
+
+
+def test_show_of_a_schedule_says_what_is_wrong(shell: Shell) -> None:
+    Path("broken.json").write_text("{")
+    for arguments, message in (
+        (("toy", "--schedule", "absent.json"), "no schedule in"),
+        (("toy", "--schedule", "broken.json"), "broken.json"),
+        (("absent.py:SPACE",), "unknown space 'absent.py:SPACE'"),
+        (("toy", "--size", "Q=1"), "Q"),
+    ):
+        code, out, err = shell("show", *arguments)
+        assert (code, out) == (2, "")
+        assert message in err and err.count("\n") == 1
+
+
 def test_phases_are_told_without_a_terminal(shell: Shell) -> None:
     _, _, err = shell("tune", "toy", "--trials", "4", "--out", "r")
     assert err.splitlines()[:2] == ["starting the device", "searching"]
@@ -213,7 +258,9 @@ def test_check_names_the_rules(shell: Shell, tmp_path: Path) -> None:
     best = tune_fake(tmp_path / "r", trials=4).best.schedule
     Path("good.json").write_text(dumps(best))
     assert shell("check", "toy", "--schedule", "good.json")[:2] == (0, "legal on cpu\n")
-    assert shell("check", "toy", "--schedule", "r/best.json")[0] == 0
+    assert shell("check", "toy", "r/best.json")[:2] == (0, "legal on cpu\n")
+    code, _, err = shell("check", "toy", "good.json", "--schedule", "r/best.json")
+    assert code == 2 and "two schedules are given" in err
     broken = json.loads(dumps(best))
     broken["value"]["extensions"]["launch"]["blocks"] = 99
     broken["value"]["binding"]["params"] = [
@@ -262,10 +309,46 @@ def test_an_interrupt_is_not_a_traceback(shell: Shell, runtime: pytest.MonkeyPat
     assert (code, err) == (130, "explorer: interrupted\n")
 
 
+def test_bench_prints_one_table_and_goes_on(shell: Shell, runtime: pytest.MonkeyPatch) -> None:
+    layouts = {"toy": "A[M,K] B[K,N]"}
+    case = Case("toy", (128, 128, 128), "float32")
+    suite = Suite("toys", "cpu", ("M", "N", "K"), layouts, ("float32",), (case,))
+    runtime.setattr(explorer.runtime, "load_suite", lambda name: suite, raising=False)
+    runtime.setattr(explorer.runtime, "Host", lambda machine: nullcontext(), raising=False)
+    code, out, err = shell("bench", "toys", "--seconds", "1", "--out", "b")
+    assert code == 0
+    assert "128x128x128" in out
+    assert "all: " in out
+    assert "[1/1] toy-128x128x128-float32: " in err
+    assert Path("b/table.md").is_file()
+    code, _, err = shell("bench", "toys", "--out", "b")
+    assert (code, "--resume goes on" in err) == (2, True)
+    code, out, _ = shell("bench", "toys", "--out", "b", "--resume", "--json")
+    assert code == 0
+    assert json.loads(out)["rows"][0]["case"]["workload"] == "toy"
+    code, out, _ = shell("bench", "toys", "--out", "b", "--ablate", "128x128x128")
+    assert code == 0
+    assert "(winner)" in out
+    assert shell("bench", "toys", "--shape", "12by3")[0] == 2
+
+
+def test_why_says_no_with_numbers_and_yes_with_values(shell: Shell) -> None:
+    code, out, _ = shell("why", "toy", "block_M=64")
+    assert code == 0
+    assert out.startswith("legal  roles ")
+    assert "block_M=64" in out
+    code, out, _ = shell("why", "toy", "depth_A_B=8", "block_M=128", "block_N=128", "block_K=128")
+    assert (code, out.split()[0]) in ((0, "legal"), (1, "forbidden"))
+    code, _, err = shell("why", "toy", "colour=1")
+    assert code == 2
+    assert "the space has no choice 'colour'" in err
+    assert shell("why", "toy", "block_M")[0] == 2
+
+
 def test_commands_import_what_they_use_when_they_run() -> None:
     heavy = {"optuna", "z3", "pandas", "matplotlib", "numpy", "explorer.tune", "explorer.runtime"}
     folder = Path(explorer.__file__).parent / "cli"
-    for name in ("app", "options", "tune_command", "inspect_commands"):
+    for name in ("app", "options", "tune_command", "bench_command", "inspect_commands"):
         tree = ast.parse((folder / f"{name}.py").read_text())
         top = {each.module for each in tree.body if isinstance(each, ast.ImportFrom)}
         assert not top & heavy

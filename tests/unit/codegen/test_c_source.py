@@ -15,8 +15,10 @@ from explorer.machine import CPU
 from explorer.memory.footprint import shared_layout, slot_bytes
 from explorer.passes import materialize
 from explorer.program.nodes import Exec, For, Program, Step
+from explorer.schedule.extensions import Extensions, Launch
 from explorer.space import SearchSpace, build_space
 from tests.kernels.gemm import gemm
+from tests.support.programs import gemm_program
 
 TILES = {"block_M": (64,), "block_N": (64,), "block_K": (32,)}
 SINGLE, PAIR, TWO_RINGS = 0, 1, 2
@@ -134,3 +136,16 @@ def test_an_asynchronous_op_is_refused(sizes: tuple[int, int, int]) -> None:
     broken = evolve(program, roles=(evolve(role, body=asynchronous(role.body)),))
     with pytest.raises(KernelError, match="no asynchronous matrix ops"):
         emit_c(broken, CPU)
+
+
+def test_a_hilbert_raster_is_a_table_beside_the_loop_over_tiles() -> None:
+    source = emit_c(_program(PAIR, (128, 192, 64), raster=3), CPU)
+    (name,) = set(re.findall(r"static const unsigned short (table_\w+)\[\] = ", source))
+    assert f"const long v_bx = ex_div({name}[tile], 2);" in source
+    assert f"const long v_by = ex_mod({name}[tile], 2);" in source
+
+
+def test_parts_of_a_reduction_are_refused() -> None:
+    program = gemm_program(8, 8, 8, extensions=Extensions(launch=Launch(2, split=2)))
+    with pytest.raises(KernelError, match="no workspace that blocks share"):
+        emit_c(program, CPU)

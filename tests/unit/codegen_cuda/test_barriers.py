@@ -56,3 +56,12 @@ def test_an_alternating_side_counts_one_role() -> None:
     assert barrier_counts(program, H200)[("p", False)] == 4
     shared = evolve(program, barriers=(Barriers("p", 2, 1, 256),))
     assert barrier_counts(shared, H200)[("p", False)] == 8
+
+
+def test_eight_consumer_warps_of_two_blocks_arrive_sixteen_times() -> None:
+    """C03: one elected lane a warp, at the barriers of both blocks of a cluster: 16."""
+    space = gemm_space("gemm", (256, 512, 256))
+    choices = GOOD | {"depth_A_B": 4, "cluster": 2}
+    program = program_of(space, candidate(space, DIRECT, **choices))
+    assert program.barriers[0].empty_count == 512
+    assert barrier_counts(program, H200) == {("A_B", True): 1, ("A_B", False): 16}

@@ -10,7 +10,7 @@ from explorer.codegen.cuda import CudaKernel, generate
 from explorer.machine import H200
 from explorer.runtime.cuda.compile import Compiled, compile_source
 from explorer.runtime.cuda.model import changed_schedule, compare
-from explorer.schedule.extensions import CopyRoute
+from explorer.schedule.extensions import CopyRoute, Raster
 from tests.support.cuda_candidates import (
     DIRECT,
     GOOD,
@@ -19,6 +19,8 @@ from tests.support.cuda_candidates import (
     SMALL,
     STAGED,
     STORER,
+    TURNS,
+    TURNS_STAGED,
     TWO_RINGS,
     WORKER,
     candidate,
@@ -31,6 +33,7 @@ from tests.support.cuda_candidates import (
 )
 
 pytest.importorskip("cuda.bindings")
+HILBERT = tuple(Raster).index(Raster.HILBERT)
 
 
 def compiled(kernel: CudaKernel) -> Compiled:
@@ -46,6 +49,36 @@ def test_the_known_good_schedule_compiles_as_asked(layout: str) -> None:
     assert changed_schedule(found.resources) == ""
     assert found.resources.registers == 168
     assert found.resources.barriers == 3
+
+
+@pytest.mark.parametrize(
+    ("title", "tile", "depth"),
+    [
+        (TURNS_STAGED, (128, 192), 4),
+        (TURNS_STAGED, (128, 160), 5),
+        (TURNS, (128, 128), 6),
+        (TURNS, (64, 256), 5),
+    ],
+)
+def test_turns_compile_as_asked(title: str, tile: tuple[int, int], depth: int) -> None:
+    """192 accumulators a thread of 240 registers: nothing spills, nothing is serialized."""
+    space = gemm_space("gemm_nt", (4000, 4000, 4000))
+    registers = {"nreg_producer": 24, "nreg_consumer": 240, "raster": HILBERT, "group": 1}
+    choices = registers | dict(zip(("block_M", "block_N"), tile, strict=True))
+    schedule = candidate(space, title, **(GOOD | choices | {"depth_A_B": depth}))
+    found = compiled(source_of(space, schedule))
+    assert changed_schedule(found.resources) == ""
+    assert (found.resources.registers, found.resources.spill_bytes) == (168, 0)
+
+
+def test_two_blocks_a_unit_share_its_registers() -> None:
+    space = gemm_space("gemm", (4096, 4096, 4096))
+    choices = {"blocks": 264, "block_N": 128, "nreg_consumer": 208, "depth_A_B": 3}
+    kernel = source_of(space, candidate(space, ONE_CONSUMER, **(GOOD | choices)))
+    assert "__launch_bounds__(256, 2)" in kernel.source
+    found = compiled(kernel)
+    assert changed_schedule(found.resources) == ""
+    assert found.resources.registers == 128
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])

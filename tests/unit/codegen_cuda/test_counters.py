@@ -64,3 +64,25 @@ def test_the_consumer_of_a_lagging_gemm_is_lagged_and_the_producer_simple() -> N
     producer, consumer, _ = program.roles
     assert counters_of(producer, depths)["A_B"].mode == Mode.SIMPLE
     assert counters_of(consumer, depths)["A_B"].mode == Mode.LAGGED
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@pytest.mark.parametrize("cycles", [0, 1, 3, 4, 7, 8, 128])
+def test_cycles_of_others_are_passed_over_by_constants(depth: int, cycles: int) -> None:
+    """From every cycle: slot, parity and the closing slot stand where the law says."""
+    counter = Counter("p", depth, True, Mode.LAGGED)
+    for begin in range(2 * depth):
+        at = {
+            "s_p": slot(begin, depth),
+            "r_p": slot(begin, depth),
+            "p_p": parity(begin, depth, True),
+        }
+        for text in counter.skip(cycles):
+            condition, _, body = text.removeprefix("if (").partition(") {")
+            plain = body.removesuffix("}") if text.startswith("if") else text
+            if text.startswith("if") and not eval(condition.replace("u", ""), {}, at):
+                continue
+            exec(plain.replace("u;", ";").strip().replace("; ", "\n").replace(";", ""), {}, at)
+        assert (at["s_p"] if depth > 1 else 0) == slot(begin + cycles, depth)
+        assert at["r_p"] == (at["s_p"] if depth > 1 else 0)
+        assert at["p_p"] == parity(begin + cycles, depth, True)

@@ -53,10 +53,26 @@ def test_an_asynchronous_route_needs_a_pipeline() -> None:
     assert "no pipeline waits for it" in refused(space, bulk)["copy-route"]
 
 
-def test_float32_operands_have_no_instruction() -> None:
-    space = gemm_space("gemm", (256, 256, 256), "float32")
+def test_float64_operands_have_no_instruction() -> None:
+    space = gemm_space("gemm_nt", (256, 256, 256), "float64")
     schedule = unchecked(space, ONE_CONSUMER, **SMALL, depth_A_B=1)
-    assert "multiplies float32 by float32" in refused(space, schedule)["operand-types"]
+    assert "multiplies float64 by float64" in refused(space, schedule)["operand-types"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "across"),
+    [("gemm", "float32", "B_shared"), ("gemm_tt", "float8_e4m3", "A_shared")],
+)
+def test_only_16_bit_operands_lie_across_the_reduction(
+    layout: str, kind: str, across: str
+) -> None:
+    space = gemm_space(layout, (256, 256, 256), kind)
+    schedule = unchecked(space, ONE_CONSUMER, **SMALL, depth_A_B=1)
+    assert f"the rows of {across} lie across" in refused(space, schedule)["operand-order"]
+    along = gemm_space("gemm_nt", (256, 256, 256), kind)
+    assert "operand-order" not in refused(
+        along, unchecked(along, ONE_CONSUMER, **SMALL, depth_A_B=1)
+    )
 
 
 def test_the_widest_instruction_fits_the_entry() -> None:

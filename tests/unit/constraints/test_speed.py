@@ -1,6 +1,8 @@
-"""How long the checker takes. Limits are several times the figures asked for: CI is shared.
+"""How long the checker takes. Limits are twice or three times the figures: CI is shared.
 
 Asked for: 5 ms in the median for GEMM and attention, 100 ms for a proof over 4 roles and 6 rings.
+Other processes only ever add to a time, so the least of several medians is compared, and the
+rounds end with the first one that keeps to the figure.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from explorer.constraints import FeasibleModel, check, check_parts
 from explorer.constraints.deadlock import deadlock, hanging
 from explorer.ir.nodes import Kernel
 from explorer.machine import CPU, H200
+from explorer.schedule.bound import Schedule
 from explorer.schedule.extensions import Extensions
 from explorer.schedule.plan import open_plan
 from explorer.schedule.ws import WSPipeline, WSRole, WSSchedule, WSScope
@@ -24,6 +27,8 @@ from tests.kernels.gemm import gemm
 from tests.unit.constraints.kernels import A, C, R, W
 
 TILES = {"block_M": (64, 128), "block_N": (64, 128), "block_K": (32, 64)}
+ASKED_MS = 5.0
+ROUNDS = 20
 KERNELS = {
     "gemm": gemm(4096, 4096, 4096, "bfloat16"),
     "attention": attention(1, 8, 2, 4096, 4096, 64, causal=True),
@@ -40,12 +45,19 @@ def test_the_median_check(name: str) -> None:
     for _ in range(15):
         wish = {choice.name: rng.choice(choice.domain) for choice in space.choices}
         schedules.append(space.candidate(dict(model.project(wish).assignment)))
-    spent = []
-    for schedule in schedules:
-        started = time.process_time()
-        assert check(kernel, schedule, H200).ok
-        spent.append((time.process_time() - started) * 1e3)
-    assert median(spent) <= 5 * 5
+    assert all(check(kernel, schedule, H200).ok for schedule in schedules)
+    best = float("inf")
+    for _ in range(ROUNDS):
+        best = min(best, median(_spent_ms(kernel, schedule) for schedule in schedules))
+        if best <= ASKED_MS:
+            break
+    assert best <= 2 * ASKED_MS
+
+
+def _spent_ms(kernel: Kernel, schedule: Schedule) -> float:
+    started = time.process_time()
+    check(kernel, schedule, H200)
+    return (time.process_time() - started) * 1e3
 
 
 def woven(depth: int, stages: tuple[int, ...] = (0, 1, 2, 0, 1, 2)) -> tuple[Kernel, WSSchedule]:

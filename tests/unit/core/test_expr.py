@@ -21,6 +21,8 @@ from explorer.expr import (
     evaluate,
     holds,
     implies,
+    lookup,
+    lookups,
     maximum,
     minimum,
     negate,
@@ -103,3 +105,14 @@ def test_printing_keeps_the_meaning() -> None:
     tree = (x - (y - 1)) * (x % 3)
     assert str(tree) == "(x - (y - 1)) * (x % 3)"
     assert isinstance(tree, Binary)
+
+
+def test_a_lookup_is_a_value_by_index() -> None:
+    i = Var("i")
+    found = lookup((5, 7, 9), i + 1)
+    assert evaluate(found, {"i": 1}) == 9
+    assert substitute(found, {"i": 0}) == Const(7)
+    assert symbols(found) == {i}
+    assert list(lookups(found // 2 + found)) == [found, found]
+    assert lookup((5, 7), i) != lookup((7, 5), i)
+    assert affine(found) is None

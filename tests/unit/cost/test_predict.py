@@ -20,8 +20,19 @@ from explorer.program.nodes import Program
 from explorer.runtime import load_workload
 from explorer.space import space_of
 from explorer.tune import problem_of
-from tests.support.cuda_candidates import GOOD, STAGED, WORKER, candidate, gemm_space, program_of
+from tests.support.cuda_candidates import (
+    DIRECT,
+    GOOD,
+    ONE_CONSUMER,
+    STAGED,
+    TURNS_STAGED,
+    WORKER,
+    candidate,
+    gemm_space,
+    program_of,
+)
 
+ONE_STAGED = ONE_CONSUMER.replace("direct", "staged")
 RESULTS = Path(__file__).parents[3] / "results" / "h200"
 SPACE = gemm_space("gemm", (4096, 4096, 4096))
 FIRST = FIGURES["h200"]
@@ -43,12 +54,15 @@ def test_predictions_sort_measured_trials(run: str, least: float) -> None:
     recorded = explorer.load(RESULTS / run)
     workload = load_workload(recorded.info.space)
     space = space_of(workload, problem_of(recorded.info, workload), recorded.info.machine)
-    titles = [skeleton.title for skeleton in recorded.info.skeletons]
-    assert titles == [skeleton.title for skeleton in space.skeletons]
+    # Choices that came later stand at their first value, which changes nothing.
+    titles = [skeleton.title for skeleton in space.skeletons]
+    later = {choice.name: choice.domain[0] for choice in space.choices}
     measured, predicted = [], []
     for trial in recorded.trials:
         if trial.time_us is not None:
-            schedule = space.candidate(trial.choices)
+            title = recorded.info.skeletons[trial.choices["skeleton"]].title
+            choices = later | trial.choices | {"skeleton": titles.index(title)}
+            schedule = space.candidate(choices)
             found = materialize(space.kernel, schedule, space.machine)
             measured.append(trial.time_us)
             predicted.append(predict(found, space.machine).predicted_us)
@@ -64,6 +78,17 @@ def test_what_a_prediction_is_made_of() -> None:
     flop_us = 2 * 128 * 256 * 4096 / (FIRST.matrix_flop_per_us / 132)
     assert found.matrix_us == pytest.approx(4 * flop_us)
     assert found.matrix_us < found.tiles_us < found.predicted_us
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("float8_e4m3", 0.5), ("float32", 2.0)])
+def test_matrix_work_goes_by_the_bytes_of_the_operands(kind: str, factor: float) -> None:
+    times = []
+    for each in ("bfloat16", kind):
+        space = gemm_space("gemm_nt", (4096, 4096, 4096), each)
+        small = {"block_M": 128, "block_N": 128, "block_K": 32, "depth_A_B": 3}
+        schedule = candidate(space, DIRECT, **GOOD | small)
+        times.append(predict(program_of(space, schedule), H200).matrix_us)
+    assert times[1] == pytest.approx(factor * times[0])
 
 
 def test_deeper_rings_and_several_roles_are_predicted_faster() -> None:
@@ -102,8 +127,63 @@ def test_residency_follows_shared_memory_and_registers() -> None:
     assert blocks_a_unit(program(), H200) == 1
 
 
+def test_two_blocks_a_unit_count_where_the_launch_counts_on_them() -> None:
+    small = {"block_N": 128, "depth_A_B": 3, "nreg_consumer": 208}
+    two = program(ONE_CONSUMER, blocks=264, **small)
+    assert residency(two, H200).blocks == 2
+    assert residency(two, H200).waves == 1024 // 264 + 1
+    assert residency(program(ONE_CONSUMER, **small), H200).blocks == 1
+
+
+def test_turns_hide_the_epilogue() -> None:
+    """Of the same tiles, two consumers in turn are faster than one that stores before it goes on,
+    and no faster than the matrix unit."""
+    tiles = {"block_N": 128, "depth_A_B": 6}
+    turns = predict(program(TURNS_STAGED, **tiles), H200)
+    one = predict(program(ONE_STAGED, **tiles), H200)
+    assert turns.matrix_us == pytest.approx(one.matrix_us)
+    assert turns.matrix_us <= turns.tiles_us < one.tiles_us
+
+
 def test_no_figures_no_prediction() -> None:
     with pytest.raises(NoPrediction, match="no prediction for cpu: figures are known of h200"):
         predict(program(), CPU)
     with pytest.raises(NoPrediction, match="known at run time only"):
         predict(evolve(program(), scalars=("n",)), H200)
+
+
+def test_clusters_copy_less_and_fetch_the_same() -> None:
+    alone = predict(program(), H200)
+    along_n, along_m = (predict(program(cluster=2, cluster_axis=axis), H200) for axis in (0, 1))
+    # Of 128 + 256 rows a step each block copies half of the 128 rows of A, or of the 256 of B.
+    assert along_n.copy_us == pytest.approx(alone.copy_us * (384 - 64) / 384)
+    assert along_m.copy_us == pytest.approx(alone.copy_us * (384 - 128) / 384)
+    one = memory_bytes(program(cluster=2, cluster_axis=1), 2, {"bx": 0, "by": 0})
+    # Two tiles of one column: the panel of B once, a row panel of A each.
+    assert one == pytest.approx(512 * ((128 + 256 / 2) * 4096 * 2 + 128 * 256 * 2))
+
+
+def test_rows_that_cut_sectors_are_copied_slowly() -> None:
+    space = gemm_space("gemm_nt", (4104, 4104, 4104))
+    whole = gemm_space("gemm_nt", (4112, 4112, 4112))
+    odd, even = (
+        predict(program_of(each, candidate(each, STAGED, **GOOD)), H200) for each in (space, whole)
+    )
+    assert odd.copy_us / even.copy_us == pytest.approx(FIRST.off_sector)
+    pairs = predict(program_of(space, candidate(space, STAGED, **GOOD, cluster=2)), H200)
+    assert pairs.copy_us < odd.copy_us
+
+
+def test_parts_pay_where_tiles_are_few() -> None:
+    space = gemm_space("gemm_nt", (1024, 1024, 16384))
+    tile = GOOD | {"block_N": 128, "depth_A_B": 5}
+    found = {
+        split: predict(program_of(space, candidate(space, STAGED, **tile, split=split)), H200)
+        for split in (1, 2, 4)
+    }
+    # 64 tiles: two parts fill the units once, four take two waves.
+    assert found[2].waves == found[1].waves == 1
+    assert found[4].waves == 2
+    assert found[2].predicted_us < 0.7 * found[1].predicted_us
+    assert found[2].predicted_us < found[4].predicted_us
+    assert found[2].memory_us == pytest.approx(found[1].memory_us, rel=0.1)

@@ -109,6 +109,47 @@ def test_a_staged_store_may_have_a_role_of_its_own() -> None:
     )
 
 
+def test_two_consumers_may_take_turns_over_whole_tiles() -> None:
+    """Ping-pong: a token around the main loop, and the staging buffer handed on likewise."""
+    found = derive_skeletons(gemm(100, 200, 300, "bfloat16"), H200)
+    titles = [each.title for each in found if "/" in each.title]
+    assert len(found) == 16
+    title = "roles producer+consumer_0/consumer_1; rings A_shared+B_shared; {} epilogue"
+    assert titles == [title.format("direct"), title.format("staged")]
+    plan = next(each.plan for each in found if each.title == titles[1])
+    (side,) = plan.sides
+    assert (side.pipeline, side.producer, side.mode) == ("A_B", False, "alternating")
+    assert (side.roles, side.over) == (("consumer_0", "consumer_1"), WSScope.ROOT)
+    assert plan.splits == ()
+    assert [(ring.name, ring.buffers) for ring in plan.pipelines] == [
+        ("A_B", ("A_shared", "B_shared")),
+        ("order_ko", ()),
+        ("C_staging", ("C_staging",)),
+    ]
+    assert [ring.depth for ring in plan.pipelines] == [Param("depth_A_B"), Const(1), Const(1)]
+    root = plan.scopes[0]
+    for role, (opens, closes) in zip(
+        side.roles, ((ACQUIRE, COMMIT), (WAIT, RELEASE)), strict=True
+    ):
+        assert root.body(role) == (
+            PlanOp("fill_C_local"),
+            PlanSync(opens, "order_ko"),
+            PlanOp("ko"),
+            PlanSync(closes, "order_ko"),
+            PlanSync(opens, "C_staging"),
+            PlanOp("copy_C_stage"),
+            PlanOp("copy_C"),
+            PlanSync(closes, "C_staging"),
+        )
+    assert plan.role("consumer_0").warps == plan.role("consumer_1").warps
+
+
+def test_turns_need_one_main_loop_whose_data_is_handed_over() -> None:
+    """Softmax between two gemms, and a transform inside the loop, have no turns to take."""
+    for kernel in (attention(1, 2, 1, 40, 56, 32, causal=True), dequant_gemm(70, 64, 64)):
+        assert not any("/" in each.title for each in derive_skeletons(kernel, H200))
+
+
 def test_dequantisation_may_have_a_role_of_its_own() -> None:
     """The transformed operand is handed over in a ring; its sources go with the transformer."""
     found = derive_skeletons(dequant_gemm(70, 64, 64), H200)

@@ -30,14 +30,26 @@ KERNELS: dict[str, Kernel] = {
     "dequant": dequant_gemm(256, 256, 256),
     "grouped": grouped_gemm(256, 4, 256, 256),
 }
-_NUMBERS = {"warps": 4, "depth": 2, "nreg": 160, "group": 1, "mma": 64}
+_NUMBERS = {
+    "warps": 4,
+    "depth": 2,
+    "nreg": 160,
+    "group": 1,
+    "mma": 64,
+    "cluster": 1,
+    "cluster_axis": 0,
+    "split": 1,
+}
 
 
 def plain_schedules(kernel: Kernel) -> Iterator[tuple[str, Schedule]]:
     """(title, schedule) of every skeleton that can be exported."""
     for skeleton in derive_skeletons(kernel, H200):
         names = plan_params(skeleton.plan)
-        numbers = {name: _NUMBERS.get(name.split("_", maxsplit=1)[0], 0) for name in names}
+        numbers = {
+            name: _NUMBERS.get(name, _NUMBERS.get(name.split("_", maxsplit=1)[0], 0))
+            for name in names
+        }
         tiles = dict.fromkeys(kernel.params, 64)
         ws, extensions = fix(skeleton.plan, numbers | tiles)
         schedule = Schedule(bind(kernel, H200.name, tiles), ws, extensions)

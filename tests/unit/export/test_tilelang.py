@@ -253,6 +253,8 @@ def test_what_tilelang_cannot_say_is_refused_by_name() -> None:
     assert "its spans are at stage 0" in refused(Extensions(stages=(stage,)))
     outside = OpStage("consumer", "store", 1)
     assert "it is in no span" in refused(Extensions(stages=(outside,)))
+    assert "clusters of 2 blocks" in refused(Extensions(launch=Launch(cluster=2)))
+    assert "reduction in 3 parts" in refused(Extensions(launch=Launch(split=3)))
 
 
 def test_an_order_token_and_a_cpu_schedule_are_refused() -> None:

@@ -628,3 +628,25 @@ def test_generators_are_not_kernels():
             yield 1  # !yield
 
     refuses("yield", "yield in a kernel: it is not a generator", build)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "message"),
+    [
+        ((4, 8), (7, 1), "rows must not overlap"),
+        ((4, 8), (16, 2), "the last of them 1"),
+        ((4, 8), (16,), "give one whole number a dimension"),
+        ((2, 4, 8), (30, 10, 1), "further dimensions must be dense over them"),
+    ],
+)
+def test_strides_that_no_leading_dimension_gives_are_refused(
+    shape: tuple[int, ...], strides: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(KernelError, match=message):
+        _ = T.StridedTensor(shape, strides, "float32").pitch
+
+
+def test_a_leading_dimension_is_the_second_last_stride() -> None:
+    assert T.StridedTensor((4, 8), (10, 1)).pitch == 10
+    assert T.StridedTensor((2, 4, 8), (40, 10, 1)).pitch == 10
+    assert T.StridedTensor((4, 8), (8, 1)).pitch == 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from explorer.expr import const
 from explorer.ir.dtypes import dtype
-from explorer.ir.nodes import Copy, ops
+from explorer.ir.nodes import Buffer, Copy, Region, ops, whole
+from explorer.machine import Scope
 from explorer.memory.bulk import bulk_box, bulk_refusal, pitch_refusal
 from explorer.memory.tiles import tile_layout
 from tests.support.cuda_candidates import gemm_space
@@ -39,3 +41,17 @@ def test_boxes_are_one_atom_wide() -> None:
     assert (box.extents, box.column_steps, box.row_steps) == ((64, 64), 4, 1)
     box = bulk_box(a.src, tile_layout(128, 64, BF16))
     assert (box.extents, box.column_steps) == ((64, 128), 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "refused"),
+    [(1, 256, False), (1, 512, True), (4, 512, True), (8, 512, False)],
+)
+def test_a_row_that_is_no_atom_fits_one_box(rows: int, columns: int, refused: bool) -> None:
+    """Without a swizzle a row is one box, which holds at most 256 elements."""
+    outside = Buffer("X", (const(64), const(columns)), BF16, Scope.GLOBAL)
+    tile = Buffer("tile", (const(rows), const(columns)), BF16, Scope.SHARED)
+    part = Region(outside, (const(0), const(0)), tile.shape)
+    reason = bulk_refusal(Copy("load", part, whole(tile)))
+    assert bool(reason) == refused
+    assert not refused or reason == f"load moves rows of {columns} elements > 256 of a box"

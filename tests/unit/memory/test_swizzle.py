@@ -54,7 +54,8 @@ def test_every_extent_and_width_has_an_answer_or_a_rule(bits: int) -> None:
 
 def test_every_known_dtype_has_an_answer() -> None:
     for element in DTYPES.values():
-        assert widest_swizzle(1024 // element.bits, element) == B128
+        widest = NONE if element.bits == 6 else B128  # 6 bits straddle 16-byte pieces
+        assert widest_swizzle(1024 // element.bits, element) == widest
 
 
 def test_a_symbolic_extent_gives_a_condition() -> None:

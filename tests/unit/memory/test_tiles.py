@@ -34,3 +34,17 @@ def test_boxes_lie_side_by_side() -> None:
     layout = tile_layout(64, 192, BF16)
     assert (layout.boxes, layout.box_columns, layout.box_bytes) == (3, 64, 8192)
     assert layout.offset(0, 64) == 8192
+
+
+@pytest.mark.parametrize(("rows", "columns", "atom"), [(4, 64, 128), (4, 128, 0), (8, 128, 128)])
+def test_each_of_several_boxes_holds_whole_repetitions(rows: int, columns: int, atom: int) -> None:
+    """Hardware permutes by address: a second box may not start within a repetition."""
+    layout = tile_layout(rows, columns, BF16)
+    assert layout.swizzle.atom_bytes == atom
+    assert layout.boxes == 1 or layout.box_bytes % 1024 == 0
+
+
+@pytest.mark.parametrize(("columns", "row_bytes", "total"), [(256, 128, 1024), (24, 12, 96)])
+def test_elements_of_4_bits_are_packed(columns: int, row_bytes: int, total: int) -> None:
+    layout = tile_layout(8, columns, dtype("int4"))
+    assert (layout.row_bytes, layout.total_bytes) == (row_bytes, total)

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from explorer.errors import EnvironmentFault
 from explorer.passes import PASSES, dump
+from explorer.passes.assign_stages import assign_stages
 from explorer.settings import settings
 from tests.support.programs import gemm_program
 
@@ -20,7 +21,7 @@ def test_numbered_dumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     names = sorted(path.name for path in folder.iterdir())
     expected = [f"{n:02d}_{step.__name__}.txt" for n, step in enumerate(PASSES)]
     assert names == [*expected, f"{len(PASSES):02d}_program.txt"]
-    text = (folder / "06_assign_stages.txt").read_text()
+    text = (folder / f"{PASSES.index(assign_stages):02d}_assign_stages.txt").read_text()
     assert "wait ab.full @0" in text
     assert (folder / names[-1]).read_text().startswith("program gemm on cpu")
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, product
+
 import pytest
 from attrs import evolve
 
-from explorer.expr import const
-from explorer.program.launch import block_count, tile_count, tiles_of
+from explorer.errors import ScheduleError
+from explorer.expr import Var, const
+from explorer.program.launch import (
+    block_count,
+    hilbert_tiles,
+    tile_count,
+    tile_indices,
+    tiles_of,
+)
 from explorer.program.nodes import Program
 from explorer.schedule.extensions import Launch, Raster
 from tests.support.programs import gemm_program
@@ -46,6 +55,36 @@ def test_rasters() -> None:
     assert grouped == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2)]
 
 
+def test_a_hilbert_raster_keeps_neighbours_together() -> None:
+    """C30's extents and more: a bijection; steps go to a neighbour wherever a square is whole."""
+    for first in (1, 2, 3, 8, 9, 33):
+        for second in range(1, 34):
+            found = walk((first, second), Launch(1, Raster.HILBERT))
+            assert sorted(found) == [(x, y) for x in range(first) for y in range(second)]
+    for extents in ((8, 8), (16, 4), (4, 32), (1, 7), (2, 9)):
+        found = walk(extents, Launch(1, Raster.HILBERT))
+        steps = [abs(a - c) + abs(b - d) for (a, b), (c, d) in pairwise(found)]
+        assert set(steps) == {1}, extents
+
+
+def test_a_window_of_a_hilbert_raster_reads_few_panels() -> None:
+    def panels(launch: Launch) -> int:
+        found = walk((64, 64), launch)
+        windows = [found[at : at + 128] for at in range(0, 4096, 128)]
+        return sum(len({x for x, _ in w}) + len({y for _, y in w}) for w in windows)
+
+    assert panels(Launch(1, Raster.HILBERT)) <= panels(Launch(1, Raster.GROUPED, 8))
+    assert panels(Launch(1, Raster.HILBERT)) < panels(Launch(1)) / 2
+
+
+def test_a_hilbert_raster_is_a_table_of_a_fixed_size() -> None:
+    with pytest.raises(ScheduleError, match="hilbert raster of 257 x 256 tiles > 65536"):
+        hilbert_tiles(257, 256)
+    grid = (("bx", Var("n")), ("by", const(4)))
+    with pytest.raises(ScheduleError, match="needs fixed sizes"):
+        tile_indices(grid, Launch(1, Raster.HILBERT))
+
+
 @pytest.mark.parametrize("raster", list(Raster))
 def test_a_third_axis_moves_slowest(raster: Raster) -> None:
     found = walk((2, 3, 2), Launch(1, raster, 2))
@@ -63,3 +102,18 @@ def test_resident_blocks_stride_over_all_tiles() -> None:
 def test_more_blocks_than_tiles_leave_some_idle() -> None:
     program = grid_program((1, 1), Launch(4))
     assert [len(list(tiles_of(program, block))) for block in range(4)] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("raster", list(Raster))
+@pytest.mark.parametrize("extents", [(3, 5, 4), (7, 3)])
+def test_no_raster_moves_the_parts(extents: tuple[int, ...], raster: Raster) -> None:
+    """All tiles of one part, then those of the next in the same order."""
+    parts = extents[-1]
+    launch = Launch(1, raster, 2 if raster == Raster.GROUPED else 1, split=parts)
+    found = walk(extents, launch)
+    plane = len(found) // parts
+    assert sorted(found) == sorted(product(*map(range, extents)))
+    for part in range(parts):
+        here = found[part * plane : (part + 1) * plane]
+        assert {tile[-1] for tile in here} == {part}
+        assert [tile[:-1] for tile in here] == [tile[:-1] for tile in found[:plane]]

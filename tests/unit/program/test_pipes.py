@@ -20,7 +20,7 @@ from explorer.ir.nodes import Kernel
 from explorer.machine import ASCEND950, CPU, Pipe, Scope, machine_named
 from explorer.passes.schedule_pipes import PipeResult, schedule_pipes
 from explorer.program.pipe_simulator import PipeOutcome, simulate_pipes
-from explorer.schedule.pipe import PipeSchedule, show_pipe_schedule
+from explorer.schedule.pipe import Flag, PipeSchedule, show_pipe_schedule
 from tests.kernels.ascend import CORPUS, carried, claimed, guarded, rowwise, scale, two_owners
 
 
@@ -55,17 +55,37 @@ def test_every_interleaving_gives_the_result(name: str) -> None:
         assert _right(kernel, _simulate(kernel, result, seed)), seed
 
 
-@pytest.mark.parametrize("name", ["scale_2", "add_4", "manual_3", "guarded_auto"])
-def test_each_flag_is_needed(name: str) -> None:
+NEEDED = ("scale_2", "scale_ragged", "in_place_2", "add_4", "guarded_auto", "nested_fixed")
+NEEDED += ("two_owners_auto", "manual_3", "carried", "matmul_2", "through_l0", "filled_after")
+NEEDED += ("filled_l1", "triangular")
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_each_flag_and_each_initial_set_is_needed(name: str) -> None:
     kernel = CORPUS[name]()
     result = schedule_pipes(kernel, ASCEND950)
     for at, flag in enumerate(result.schedule.flags):
-        if flag.barrier:
-            continue
-        flags = (*result.schedule.flags[:at], *result.schedule.flags[at + 1 :])
-        broken = evolve(result, schedule=evolve(result.schedule, flags=flags))
-        outcomes = (_right(kernel, _simulate(kernel, broken, seed)) for seed in range(40))
-        assert not all(outcomes), flag
+        others = (result.schedule.flags[:at], result.schedule.flags[at + 1 :])
+        changes: list[tuple[Flag, ...]] = [()]
+        if flag.initial and not flag.barrier:
+            changes.append((evolve(flag, initial=False),))
+        for change in changes:
+            flags = (*others[0], *change, *others[1])
+            broken = evolve(result, schedule=evolve(result.schedule, flags=flags))
+            outcomes = (_right(kernel, _simulate(kernel, broken, seed)) for seed in range(40))
+            assert not all(outcomes), (flag, change)
+
+
+def test_a_flag_that_is_not_waited_for_is_left_set() -> None:
+    kernel = scale(2)
+    result = schedule_pipes(kernel, ASCEND950)
+    (last,) = (flag for flag in result.schedule.flags if flag.target == Pipe.MTE2)
+    # The initial sets of a flag that no loop uses are taken back at the end; its own are not.
+    early = evolve(last, loop="", initial=False, before=last.loop, after="nowhere")
+    flags = (*result.schedule.flags, evolve(early, event=7, versions=1))
+    broken = evolve(result, schedule=evolve(result.schedule, flags=flags))
+    problem = _simulate(kernel, broken, 0).problem
+    assert problem is not None and "is left set at the end" in problem
 
 
 def test_a_flag_with_too_few_ids_is_set_twice() -> None:

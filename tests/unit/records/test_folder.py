@@ -30,6 +30,7 @@ from explorer.records import (
     WrongResult,
     first_difference,
     load,
+    pack,
     read_schedule,
     reason_of,
 )
@@ -187,6 +188,38 @@ def test_the_table_holds_what_the_log_holds(finished: Path) -> None:
     run = load(finished)
     assert list(frame["time_us"]) == [each.time_us for each in run.trials]
     assert list(frame["choice.block_M"]) == [each.choices["block_M"] for each in run.trials]
+
+
+def test_a_packed_run_is_read_from_its_table_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with RunFolder.create(path, info(), ENVIRONMENT) as folder:
+        for number, outcome in enumerate(OUTCOMES):
+            folder.append(trial(number, outcome))
+        folder.finish(info(state="failed"), None, ("", ""))
+    before, log = load(path).trials, (path / "trials.jsonl").read_bytes()
+    pack(path)
+    assert sorted(each.name for each in path.iterdir()) == [
+        "environment.json",
+        "run.json",
+        "trials.parquet",
+    ]
+    assert load(path).trials == before
+    with RunFolder.resume(path, KEY) as folder:
+        assert tuple(folder.trials) == before
+    assert (path / "trials.jsonl").read_bytes() == log
+
+
+def test_a_table_that_lacks_a_trial_is_not_packed(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "r", info(), ENVIRONMENT) as folder:
+        folder.append(trial(0))
+        folder.finish(info(state="failed"), None, ("", ""))
+        folder.append(trial(1))
+    with pytest.raises(RecordError, match=r"trials\.parquet does not hold what trials\.jsonl"):
+        pack(tmp_path / "r")
+    (tmp_path / "r" / "trials.jsonl").unlink()
+    (tmp_path / "r" / "trials.parquet").write_bytes(b"PAR1")
+    with pytest.raises(RecordError, match=r"trials\.parquet: not a trial table"):
+        load(tmp_path / "r")
 
 
 def edit(name: str, change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from explorer.errors import ExplorerError, InputError
 from explorer.machine import CPU
 from explorer.records import Crashed, Measured, TimedOut, WrongResult
-from explorer.runtime import Built, Session, compile_library, load_workload, machine_here
+from explorer.runtime import Built, Host, Session, compile_library, load_workload, machine_here
 from explorer.schedule.bound import Schedule
 from explorer.space import Problem, SearchSpace, space_of
 
@@ -23,9 +24,9 @@ LAUNCH = "return ex_launch();"
 LIMIT_S = 1.0
 
 
-def _space() -> tuple[Problem, SearchSpace]:
+def _space(m: int = 96) -> tuple[Problem, SearchSpace]:
     workload = load_workload("gemm")
-    problem = workload.problem({"M": 96, "N": 80, "K": 200})
+    problem = workload.problem({"M": m, "N": 80, "K": 200})
     return problem, space_of(workload, problem, machine_here(CPU, problem.dtype))
 
 
@@ -129,6 +130,23 @@ def test_a_race_goes_on_without_those_that_fail(session: Session, good: Built) -
     hang = _changed(good, "ex_arrive(&full_0[", "(void)(&full_0[")
     samples = session.race([fault, good, endless, hang, good], 2, with_peer=True)
     assert [None if each is None else len(each) for each in samples] == [None, 2, None, None, 2, 2]
+
+
+def test_sessions_of_one_host_share_a_worker() -> None:
+    """Another problem in the same process, and right again."""
+    pids = []
+    with Host(_space()[1].machine) as host:
+        for m in (96, 64):
+            problem, space = _space(m)
+            with Session("gemm", problem, space.machine, 1e-5, LIMIT_S, math.inf, host) as opened:
+                built = opened.build(_pair(space))
+                assert isinstance(built, Built)
+                assert isinstance(opened.measure(built, 1), Measured)
+                assert opened._worker is not None
+                pids.append(opened._worker.pid)
+    assert pids[0] == pids[1]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
 
 
 def test_a_library_that_is_gone_is_a_crash(session: Session, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from explorer.errors import InputError
+from explorer.ir.dtypes import dtype
 from explorer.runtime import absolute_ref, bundled_workloads, load_workload
 
 
@@ -25,7 +26,7 @@ def test_the_peer_computes_the_reference(name: str, kind: str) -> None:
     arrays = workload.inputs(problem, np.random.default_rng(0))
     expected = workload.reference(problem, arrays)["C"]
     arrays["C"] = np.zeros((5, 6), problem.dtype.numpy)
-    peer = workload.peer("cpu")
+    peer = workload.peer("cpu", dtype("float32"))
     assert peer is not None
     peer.run(problem, arrays)
     off = np.linalg.norm(arrays["C"].astype(np.float64) - expected)
@@ -43,7 +44,7 @@ def test_a_workload_in_a_file_is_found_by_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "ref", "message"),
     [
-        (None, "nothing", "unknown search space 'nothing': known are gemm"),
+        (None, "nothing", "unknown search space 'nothing': known are .*gemm"),
         (None, "{path}:x", "no file"),
         ("x = 1\n", "{path}", "say which workload"),
         ("x = 1\n", "{path}:x", "has no workload 'x': it has no workload at all"),

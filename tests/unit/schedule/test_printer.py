@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from explorer.machine import H200
+from explorer.schedule.extensions import Extensions, Launch, Raster
 from explorer.schedule.printer import show_schedule
 from explorer.space import build_space
 from tests.kernels.gemm import gemm
+from tests.support.programs import gemm_kernel, gemm_schedule
 
 EXPECTED = """\
 gemm on h200 at block_K 64, block_M 128, block_N 128
@@ -50,3 +52,12 @@ def test_every_part_of_a_schedule_is_printed() -> None:
         "group": 8,
     }
     assert show_schedule(space.candidate(values)) == EXPECTED
+
+
+def test_clusters_are_printed() -> None:
+    launch = Launch(132, Raster.COLUMN, cluster=2, cluster_axis=1)
+    schedule = gemm_schedule(gemm_kernel(8, 8, 8), extensions=Extensions(launch=launch))
+    last = show_schedule(schedule).splitlines()[-1]
+    assert last.strip() == (
+        "launch: 132 resident blocks, column raster, clusters of 2 along grid axis 1"
+    )

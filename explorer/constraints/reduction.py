@@ -1,0 +1,113 @@
+"""Rules of a split reduction: what may be divided among blocks that do not know of each other.
+
+No rule speaks of waiting, for nobody waits: a part that is not the last goes on to its next tile.
+
+Invariant: what is refused here is what `passes.split_reduction` gives no meaning to, or what would
+run an op of the kernel once a part instead of once a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from explorer.constraints.graph import plan_turns
+from explorer.constraints.rule import Requirement, Rule, require
+from explorer.errors import ScheduleError
+from explorer.expr import any_of, const, equal, product, total
+from explorer.ir.nodes import Gemm
+from explorer.machine import Machine
+from explorer.schedule.plan import Plan, PlanEntry, PlanOp
+from explorer.schedule.reduction import Reduction, reduction_of
+from explorer.schedule.ws import WSScope
+
+# Partial sums above this are no longer read back from the last cache.
+WORKSPACE_BYTES = 1 << 28
+
+
+def split_reduction(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """A split reduction is a loop of sums, whose roles alone run what follows it."""
+    yield require(plan.split >= 1, "split {split} < 1", split=plan.split)
+    if plan.split == const(1):
+        return
+    for reason in _reasons(plan, machine):
+        text = reason.replace("{", "{{").replace("}", "}}")
+        yield require(plan.split <= 1, f"split {{split}}: {text}", split=plan.split)
+
+
+def _reasons(plan: Plan, machine: Machine) -> Iterator[str]:
+    if machine.registers is None:
+        yield f"{machine.name} has no workspace that blocks share"
+    try:
+        found = reduction_of(plan.kernel)
+    except ScheduleError as problem:
+        yield str(problem)
+        return
+    root, loop = plan.scope(WSScope.ROOT), found.loop.id
+    if root is None or plan.scope(loop) is None:
+        yield f"{loop} is no scope of the schedule"
+        return
+    if WSScope.ROOT in plan_turns(plan):
+        yield "roles take turns on tiles, whose parts have different numbers of cycles"
+    holders = tuple(role.name for role in plan.roles if _adds(plan, role.name))
+    if len(holders) != 1 and not any(set(holders) == set(s.roles) for s in plan.splits):
+        yield f"{', '.join(holders)} add to sums, but are neither one role nor split by rows"
+    for role, body in root.bodies:
+        yield from _misplaced(found, role, body, role in holders)
+
+
+def _adds(plan: Plan, role: str) -> bool:
+    return any(isinstance(op, Gemm) for op in plan.ops.get(role, ()))
+
+
+def _misplaced(
+    found: Reduction, role: str, body: tuple[PlanEntry, ...], holds: bool
+) -> Iterator[str]:
+    """Ops that the kernel has behind the loop, in another place or another role."""
+    passed = False
+    for entry in body:
+        if not isinstance(entry, PlanOp):
+            continue
+        passed = passed or entry.id == found.loop.id
+        if entry.id in found.behind and not (passed and holds):
+            why = "before it" if holds else "without its sums"
+            yield f"role {role} runs {entry.id}, which follows {found.loop.id}, {why}"
+
+
+def split_workspace(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """The sums of all parts fit the memory set aside for them."""
+    if plan.split == const(1):
+        return
+    try:
+        found = reduction_of(plan.kernel)
+    except ScheduleError:
+        return
+    tiles = product([extent for _, extent in plan.kernel.grid])
+    sums = total(buffer.bits for buffer in found.sums) // 8
+    # By the part, since the solver divides a number more easily than it multiplies two unknowns.
+    yield require(
+        any_of(equal(plan.split, 1), tiles * sums <= const(WORKSPACE_BYTES) // plan.split),
+        f"{{tiles}} tiles of {{sums}} B in {{split}} parts > {WORKSPACE_BYTES} B",
+        tiles=tiles,
+        sums=sums,
+        split=plan.split,
+    )
+
+
+RULES = (
+    Rule(
+        "split-reduction",
+        "safety",
+        "a split reduction only adds to sums, and only roles that hold them run what follows it",
+        "DESIGN 5, split of the reduction",
+        "use split 1",
+        split_reduction,
+    ),
+    Rule(
+        "split-workspace",
+        "form",
+        "the partial sums of a split reduction fit the workspace",
+        "PERFORMANCE: split over K pays where tiles are few",
+        "fewer parts, or split 1",
+        split_workspace,
+    ),
+)

@@ -1,0 +1,174 @@
+"""Pass: the parts of a split reduction become tiles of their own; the last to come adds them up.
+
+    clear loop[0, extent) store   ->   clear loop[part's share] sums -> workspace[tile, part]
+                                       ticket; when last: sums <- all parts of the tile, store
+
+The grid gets one more axis, the parts; a block that works on a tile of it knows nothing of the
+other parts. A tile's place in the workspace is its ordinal among the tiles of one part.
+
+Invariant: sums are added in the order of the parts, whoever comes last, so that the result does
+not depend on timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attrs import evolve, frozen
+
+from explorer.errors import ScheduleError
+from explorer.expr import (
+    TRUE,
+    Cond,
+    Expr,
+    IntLike,
+    Var,
+    const,
+    equal,
+    product,
+    substitute,
+    substitute_cond,
+)
+from explorer.ir.nodes import (
+    Arith,
+    Buffer,
+    Copy,
+    Element,
+    Gemm,
+    Loop,
+    Map,
+    Region,
+    Store,
+    Value,
+    whole,
+)
+from explorer.machine import Scope
+from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft, nests
+from explorer.program.launch import TILE, walked_extents
+from explorer.program.nodes import Exec, Ticket
+from explorer.program.steps import executed, substitute_steps, when
+from explorer.schedule.reduction import Reduction, part_name, reduction_of, share_of
+
+
+def split_reduction(plan: Plan) -> Plan:
+    """One more grid axis, the loop's shares, and the ops that hand sums over."""
+    launch = plan.schedule.extensions.launch
+    if launch.split == 1:
+        return plan
+    found, grid = reduction_of(plan.kernel), plan.kernel.grid
+    part = part_name(found.loop)
+    tiles = product([extent for _, extent in walked_extents(grid, launch)])
+    splitter = _Splitter(found, part, launch.split, tiles)
+    return evolve(
+        plan,
+        kernel=evolve(plan.kernel, grid=(*grid, (part, const(launch.split)))),
+        roles=tuple(splitter.role(role) for role in plan.roles),
+        workspace=tuple(splitter.workspace(buffer) for buffer in found.sums),
+    )
+
+
+@frozen
+class _Splitter:
+    found: Reduction
+    part: str
+    parts: int
+    tiles: Expr
+
+    def role(self, draft: RoleDraft) -> RoleDraft:
+        return evolve(draft, tree=evolve(draft.tree, entries=tuple(self.entries(draft.tree))))
+
+    def entries(self, root: Nest) -> Iterator[Item]:
+        """The root's entries: the loop's share, then sums handed over, the rest under the last."""
+        added = set(_added_to(root))
+        held = tuple(buffer for buffer in self.found.sums if buffer.name in added)
+        behind = summed = False
+        for item in root.entries:
+            if isinstance(item, Nest) and item.scope == self.found.loop.id:
+                behind = True
+                yield self.share(item)
+            elif behind and isinstance(item, Entry) and any(executed(item.steps)):
+                if not held:
+                    raise ScheduleError(
+                        "split-reduction: a role without sums has ops behind the loop "
+                        f"'{self.found.loop.id}'"
+                    )
+                if not summed:
+                    yield from self.handed_over(held)
+                summed = True
+                yield evolve(item, steps=when(self.last, item.steps))
+            else:
+                yield item
+
+    # ------------------------------------------------------------ the loop's share
+
+    def share(self, nest: Nest) -> Nest:
+        loop = self.found.loop
+        mine = share_of(loop, Var(self.part), self.parts)
+        env = {loop.var: Var(loop.var) + mine.offset}
+        entries = tuple(_moved(item, env) for item in nest.entries)
+        return evolve(nest, loop=evolve(loop, extent=mine.extent), entries=entries)
+
+    # ------------------------------------------------------------ sums
+
+    @property
+    def last(self) -> Cond:
+        return equal(Var(self.scalar), 1)
+
+    @property
+    def scalar(self) -> str:
+        return f"{self.found.loop.var}_last"
+
+    @property
+    def slot(self) -> Expr:
+        return TILE % self.tiles
+
+    def workspace(self, buffer: Buffer) -> Buffer:
+        shape = (self.tiles, const(self.parts), *buffer.shape)
+        return Buffer(f"{buffer.name}_parts", shape, buffer.dtype, Scope.GLOBAL)
+
+    def handed_over(self, held: tuple[Buffer, ...]) -> Iterator[Item]:
+        for buffer in held:
+            space = self.workspace(buffer)
+            place = Region(
+                space,
+                (self.slot, Var(self.part), *(const(0) for _ in buffer.shape)),
+                (const(1), const(1), *buffer.shape),
+                frozenset((0, 1)),
+            )
+            yield Entry((Exec(Copy(f"{buffer.name}_part", whole(buffer), place)),))
+        yield Entry((Ticket(self.scalar, self.slot, self.parts),))
+        for buffer in held:
+            yield Entry(when(self.last, (Exec(self.sum_of(buffer)),)))
+
+    def sum_of(self, buffer: Buffer) -> Map:
+        """buffer[i, ...] <- workspace[tile, 0, i, ...] + workspace[tile, 1, i, ...] + ..."""
+        axes = tuple((f"{buffer.name}_{n}", size) for n, size in enumerate(buffer.shape))
+        at = tuple(Var(name) for name, _ in axes)
+        space = self.workspace(buffer)
+        value: Value = Element(space, (self.slot, const(0), *at))
+        for part in range(1, self.parts):
+            value = Arith("+", value, Element(space, (self.slot, const(part), *at)))
+        return Map(f"{buffer.name}_sum", axes, (Store(buffer, at, value),), (TRUE,))
+
+
+def _moved(item: Item, env: Mapping[str, IntLike]) -> Item:
+    """An entry of the loop with its iteration counted from the start of the share."""
+    if isinstance(item, Entry):
+        return evolve(item, steps=substitute_steps(item.steps, env))
+    loop = item.loop
+    if isinstance(loop, Loop):
+        start, extent = substitute(loop.start, env), substitute(loop.extent, env)
+        loop = evolve(loop, start=start, extent=extent)
+    elif loop is not None:
+        loop = evolve(loop, cond=substitute_cond(loop.cond, env))
+    entries = tuple(_moved(inner, env) for inner in item.entries)
+    return evolve(item, loop=loop, guard=substitute_cond(item.guard, env), entries=entries)
+
+
+def _added_to(root: Nest) -> Iterator[str]:
+    """The sums that gemms of a role add to."""
+    for nest in nests(root):
+        for item in nest.entries:
+            if isinstance(item, Entry):
+                ops = (execution.op for execution in executed(item.steps))
+                yield from (op.c.buffer.name for op in ops if isinstance(op, Gemm))
