@@ -40,6 +40,9 @@ class Cycle:
     lag: int
 
 
+RUN_TIME_TRIPS = "no prediction: a loop's trip count is known at run time only"
+
+
 @frozen
 class Walk:
     """A role's steps under given costs of ops; `periods_us` are the rings' times a turn."""
@@ -66,7 +69,7 @@ class Walk:
             case Ticket():
                 return Cost(own_us=self.figures.ticket_us)
             case Repeat():
-                raise NoPrediction("no prediction: a loop's trip count is known at run time only")
+                raise NoPrediction(RUN_TIME_TRIPS)
         return Cost(own_us=self.figures.step_us)
 
     def _loop(self, loop: For, once: Cost, env: Env) -> Cost:
@@ -90,6 +93,8 @@ class Walk:
                     yield from self.cycles(body, middle(step, env))
                 case When(cond, body) if holds(cond, env):
                     yield from self.cycles(body, env)
+                case Repeat():
+                    raise NoPrediction(RUN_TIME_TRIPS)
 
 
 def executions(steps: tuple[Step, ...], env: Env) -> Iterator[tuple[Exec, int, Env]]:
@@ -103,6 +108,8 @@ def executions(steps: tuple[Step, ...], env: Env) -> Iterator[tuple[Exec, int, E
                     yield found, count * trips(step, env), inner
             case When(cond, body) if holds(cond, env):
                 yield from executions(body, env)
+            case Repeat():
+                raise NoPrediction(RUN_TIME_TRIPS)
 
 
 def ring_period_us(cycles: list[Cycle], depth: int, figures: Figures) -> float:

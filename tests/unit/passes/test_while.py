@@ -10,6 +10,7 @@ from attrs import evolve
 
 from explorer.codegen.cuda import generate
 from explorer.constraints import check_parts
+from explorer.cost import NoPrediction, predict
 from explorer.expr import TRUE, Var, const
 from explorer.ir.dtypes import dtype
 from explorer.ir.interpreter import run
@@ -221,6 +222,12 @@ def test_the_cuda_source_of_a_shifted_while_loop_compiles() -> None:
     kernel = generate(shifted_program(2, 2, H200), H200)
     assert "while ((v_x < v_n))" in kernel.source
     compile_source(kernel.source, kernel.plan.arch)
+
+
+def test_a_while_loop_has_no_predicted_time() -> None:
+    for shift in (0, 1):
+        with pytest.raises(NoPrediction, match="trip count is known at run time only"):
+            predict(shifted_program(shift, 2, H200), H200)
 
 
 @pytest.mark.parametrize(
