@@ -16,6 +16,7 @@ from typing import Any
 import z3
 from attrs import frozen
 
+from explorer.constraints.ground import Ground
 from explorer.constraints.lower import Lowering
 from explorer.constraints.rules import RULES
 from explorer.expr import TRUE
@@ -23,6 +24,8 @@ from explorer.space import SKELETON, SearchSpace
 
 # Deterministic effort of one query; a query that needs more is answered 'unknown'.
 QUERY_RESOURCES = 20_000_000
+# Legal numbers that are kept at hand, to be tried before the solver is asked.
+WITNESSES = 16
 
 
 class Status(StrEnum):
@@ -49,12 +52,17 @@ class SkeletonModel:
         self.choices = tuple(choice for choice in space.choices if choice.name in active)
         lowering = Lowering({choice.name: choice.domain for choice in self.choices})
         self._terms, self._equal = lowering.terms, lowering.equal
-        self._conditions = [
-            (rule.id, lowering.lower_cond(requirement.holds))
+        stated = [
+            (rule.id, requirement.holds)
             for rule in RULES
             for requirement in rule.requirements(space.skeletons[index].plan, space.machine)
             if requirement.holds != TRUE
         ]
+        names = [choice.name for choice in self.choices]
+        self._ground = Ground(names, [cond for _, cond in stated])
+        self._conditions = [(rule_id, lowering.lower_cond(cond)) for rule_id, cond in stated]
+        self._forbidden: set[tuple[int, ...]] = set()
+        self._known: list[dict[str, int]] = []
         self._solver = self._empty()
         self._solver.add(*(cond for _, cond in self._conditions))
 
@@ -81,28 +89,60 @@ class SkeletonModel:
 
     def project(self, wish: Mapping[str, int]) -> Projection:
         """The legal numbers nearest to `wish`, choice by choice in order."""
-        exact = {choice.name: wish[choice.name] for choice in self.choices}
-        if self.check(exact) == z3.sat:
-            return Projection(Status.FOUND, tuple(exact.items()))
-        answer = self.check({})
-        if answer != z3.sat:
-            return Projection(Status.EXHAUSTED if answer == z3.unsat else Status.UNKNOWN)
-        # What the last positive answer holds is known to be legal and needs no query.
-        witness = self._witness()
-        found: dict[str, int] = {}
-        for choice in self.choices:
+        wish = {choice.name: wish[choice.name] for choice in self.choices}
+        if self._legal_from(0, wish):
+            return Projection(Status.FOUND, tuple(wish.items()))
+        if not self._known:
+            answer = self.check({})
+            if answer != z3.sat:
+                return Projection(Status.EXHAUSTED if answer == z3.unsat else Status.UNKNOWN)
+            self._remember(self._witness())
+        # What is known to be legal needs no query; the witness agrees with all that is fixed.
+        witness = self._known[0]
+        fixed: dict[str, int] = {}
+        for index, choice in enumerate(self.choices):
             for value in _by_distance(choice.domain, wish[choice.name]):
-                fixed = {**found, choice.name: value}
-                if value != witness[choice.name]:
-                    if self.check(fixed) != z3.sat:
-                        continue
-                    witness = self._witness()
-                found = fixed
-                break
-        return Projection(Status.FOUND, tuple(found.items()))
+                fixed[choice.name] = value
+                known = value == witness[choice.name]
+                found = witness if known else self._completed(index, fixed, wish)
+                if found is not None:
+                    witness = found
+                    break
+        return Projection(Status.FOUND, tuple(witness.items()))
+
+    def _completed(
+        self, index: int, fixed: Mapping[str, int], wish: Mapping[str, int]
+    ) -> dict[str, int] | None:
+        """Legal numbers that begin with `fixed`, whose last choice is that at `index`; None where
+        there are none. Arithmetic answers what it can, the solver the rest."""
+        if not self._ground.allows(index, fixed):
+            return None
+        for rest in (wish, *self._known):
+            numbers = {**rest, **fixed}
+            if self._legal_from(index + 1, numbers):
+                return self._remember(numbers)
+        return self._remember(self._witness()) if self.check(fixed) == z3.sat else None
+
+    def _remember(self, numbers: dict[str, int]) -> dict[str, int]:
+        """Keep the numbers first among those that are known to be legal."""
+        kept = [each for each in self._known if each != numbers]
+        self._known = [numbers, *kept[: WITNESSES - 1]]
+        return numbers
+
+    def _legal_from(self, index: int, numbers: Mapping[str, int]) -> bool:
+        """Whether numbers are legal whose conditions before the choice at `index` hold."""
+        return self._ground.allows_from(index, numbers) and (
+            self._numbers(numbers) not in self._forbidden
+        )
+
+    def _numbers(self, assignment: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(assignment[choice.name] for choice in self.choices)
 
     def forbid(self, assignment: Mapping[str, int]) -> None:
         """Never return these numbers again."""
+        forbidden = self._numbers(assignment)
+        self._forbidden.add(forbidden)
+        self._known = [each for each in self._known if self._numbers(each) != forbidden]
         self._solver.add(z3.Or(*(t != assignment[name] for name, t in self._terms.items())))
 
     def unsatisfied(self) -> frozenset[str]:
