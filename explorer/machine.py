@@ -75,7 +75,12 @@ class TensorMemory:
     @property
     def capacity_bytes(self) -> int:
         """Its size in bytes."""
-        return self.columns * self.lanes * self.cell_bits // 8
+        return self.columns * self.column_bytes
+
+    @property
+    def column_bytes(self) -> int:
+        """Bytes of one column, all lanes."""
+        return self.lanes * self.cell_bits // 8
 
 
 @frozen
@@ -213,7 +218,7 @@ B200 = Machine(
     max_warps=32,
     memories=(
         MemoryScope(Scope.SHARED, 232448, 1024),
-        MemoryScope(Scope.TMEM, _TMEM.capacity_bytes, _TMEM.lanes * _TMEM.cell_bits // 8),
+        MemoryScope(Scope.TMEM, _TMEM.capacity_bytes, _TMEM.column_bytes),
     ),
     matrix_shapes=(
         *(MatrixShape(128, n, 32) for n in range(16, 257, 16)),

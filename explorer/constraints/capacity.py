@@ -58,11 +58,8 @@ def versions(plan: Plan, buffer: str) -> Expr:
     return result
 
 
-def smem_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """Rings, staging buffers and barriers fit the block's shared memory."""
-    memory = machine.memory(Scope.SHARED)
-    if memory is None:
-        return
+def _shared_parts(plan: Plan, machine: Machine) -> tuple[list[str], dict[str, Expr]]:
+    """What a block's shared memory holds: one text a part, and the numbers in them with `total`."""
     pools = [pool for pool in plan.kernel.pools if pool.scope == Scope.SHARED]
     if machine.slots is not None:
         pools = []  # padded slots lie apart, wherever a pool placed them
@@ -80,8 +77,8 @@ def smem_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         values[f"v{index}"] = versions(plan, buffer.name)
         values[f"b{index}"] = slot_bytes(buffer, machine, turned)
         parts.append(f"{buffer.name} {{v{index}}} x {{b{index}}} B")
+    parts.append("barriers {barriers} B")
     values["barriers"] = barriers_bytes([p.depth for p in plan.pipelines], machine)
-    values["limit"] = const(memory.capacity_bytes)
     if _own_tensor_memory(plan):
         parts.append("tensor memory address {address} B")
         values["address"] = const(ADDRESS_BYTES)
@@ -89,8 +86,18 @@ def smem_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     values["total"] = pooled + total(
         [values[f"v{i}"] * values[f"b{i}"] for i in range(len(shared))] + [values["barriers"]]
     )
-    message = " + ".join([*parts, "barriers {barriers} B"]) + " = {total} B > {limit} B"
-    yield require(values["total"] <= memory.capacity_bytes, message, **values)
+    return parts, values
+
+
+def smem_capacity(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """Rings, staging buffers and barriers fit the block's shared memory."""
+    memory = machine.memory(Scope.SHARED)
+    if memory is None:
+        return
+    parts, values = _shared_parts(plan, machine)
+    message = " + ".join(parts) + " = {total} B > {limit} B"
+    limit = const(memory.capacity_bytes)
+    yield require(values["total"] <= limit, message, **values, limit=limit)
 
 
 def _own_tensor_memory(plan: Plan) -> bool:
@@ -108,14 +115,7 @@ def unit_residency(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     if machine.registers is None or memory is None:
         return
     blocks = shared_by(plan.blocks, machine)
-    turned = turned_operands(ops(plan.kernel.body), machine)
-    shared = total(
-        versions(plan, buffer.name) * slot_bytes(buffer, machine, turned)
-        for buffer in plan.kernel.buffers
-        if buffer.scope == Scope.SHARED
-    )
-    barriers = barriers_bytes([p.depth for p in plan.pipelines], machine)
-    taken = shared + barriers + machine.reserved_bytes
+    taken = _shared_parts(plan, machine)[1]["total"] + machine.reserved_bytes
     yield require(
         any_of(blocks <= 1, blocks * taken <= machine.shared_per_unit_bytes),
         "{blocks} blocks x {taken} B > {limit} B of a unit's shared memory",

@@ -15,7 +15,7 @@ from itertools import combinations
 from attrs import frozen
 
 from explorer.constraints.capacity import versions
-from explorer.constraints.rule import Requirement, Rule, broken, require
+from explorer.constraints.rule import Requirement, Rule, broken, literal, require
 from explorer.expr import Expr, any_of, const, divides, equal, product, round_up
 from explorer.ir.lives import Life, lives
 from explorer.ir.nodes import Copy, Gemm, ops
@@ -102,8 +102,8 @@ def pool_conditions(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                 n=pool.size,
             )
         for condition in pool.conditions:
-            text = f"{condition.message} ({condition.rule})"
-            yield require(condition.holds, text.replace("{", "{{").replace("}", "}}"))
+            text = literal(f"{condition.message} ({condition.rule})")
+            yield require(condition.holds, text)
 
 
 def pool_layout(plan: Plan, machine: Machine) -> Iterator[Requirement]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from explorer.constraints.graph import plan_turns
-from explorer.constraints.rule import Requirement, Rule, require
+from explorer.constraints.rule import Requirement, Rule, literal, require
 from explorer.errors import ScheduleError
 from explorer.expr import any_of, const, equal, product, total
 from explorer.ir.nodes import Gemm
@@ -30,8 +30,7 @@ def split_reduction(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     if plan.split == const(1):
         return
     for reason in _reasons(plan, machine):
-        text = reason.replace("{", "{{").replace("}", "}}")
-        yield require(plan.split <= 1, f"split {{split}}: {text}", split=plan.split)
+        yield require(plan.split <= 1, f"split {{split}}: {literal(reason)}", split=plan.split)
 
 
 def _reasons(plan: Plan, machine: Machine) -> Iterator[str]:

@@ -51,7 +51,12 @@ def require(holds: CondLike, message: str, **values: IntLike) -> Requirement:
 
 def broken(message: str) -> Requirement:
     """A requirement that does not hold, whatever the numbers."""
-    return Requirement(FALSE, message.replace("{", "{{").replace("}", "}}"))
+    return Requirement(FALSE, literal(message))
+
+
+def literal(text: str) -> str:
+    """A text as part of a requirement's message, which is a format."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 @frozen

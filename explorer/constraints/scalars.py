@@ -277,7 +277,7 @@ RULES = (
     ),
     Rule(
         "scalar-definition",
-        "form",
+        "safety",
         "a role that uses a scalar has run its definitions",
         "R-C9",
         "place the defining ops in every role that uses it, before the use",

@@ -4,11 +4,11 @@ Of one tile the slowest role counts, its loops no faster than their rings turn; 
 turns, each has the time of all their tiles. Blocks that share a unit share its engines. What
 device memory has to deliver bounds the whole.
 
-Spearman's rank correlation with the measured times is 0.89 over the 400 trials of
-results/h200/gemm-8192-bfloat16 and 0.95 over the 400 of results/h200/gemm-4096-bfloat16, which
+Spearman's rank correlation with the measured times is 0.87 over the 400 trials of
+results/h200/gemm-8192-bfloat16 and 0.97 over the 400 of results/h200/gemm-4096-bfloat16, which
 were recorded after the figures were set on earlier runs of the same two problems
-(tests/unit/cost). Among those within 30% of the best it is 0.49 and 0.71, and the median
-prediction is 12% and 14% too long: good enough to leave the slow ones out; which of the others is
+(tests/unit/cost). Among those within 30% of the best it is 0.50 and 0.74, and the median
+prediction is 11% and 8% too long: good enough to leave the slow ones out; which of the others is
 fastest, only a measurement says.
 
 Invariant: a prediction is a pure function of program and machine, and never stands where a
@@ -27,11 +27,10 @@ from explorer.cost.residency import residency
 from explorer.cost.traffic import memory_bytes
 from explorer.cost.walk import Walk, ring_period_us
 from explorer.expr import evaluate
-from explorer.ir.access import access
 from explorer.machine import Machine
 from explorer.program.launch import TILE
 from explorer.program.nodes import Exec, Program, RoleProgram, Ticket
-from explorer.program.steps import every_step
+from explorer.program.steps import every_step, hands_over
 from explorer.program.turns import turns_of
 
 
@@ -102,8 +101,7 @@ def role_costs(
 ) -> list[Cost]:
     """The cost of each role for one tile, its loops as slow as their rings; where roles take
     turns, of the one that has the first."""
-    handed_over = frozenset(buffer.name for buffer in program.workspace)
-    walks = [_walk(role, machine, figures, handed_over) for role in program.roles]
+    walks = [_walk(program, role, machine, figures) for role in program.roles]
     cycles = [
         cycle
         for role, walk in zip(program.roles, walks, strict=True)
@@ -121,16 +119,11 @@ def role_costs(
     ]
 
 
-def _walk(
-    role: RoleProgram, machine: Machine, figures: Figures, handed_over: frozenset[str]
-) -> Walk:
+def _walk(program: Program, role: RoleProgram, machine: Machine, figures: Figures) -> Walk:
     threads = role.role.warps * machine.threads_per_warp
 
     def cost(step: Exec, env: Mapping[str, int]) -> Cost:
-        found = access(step.op)
-        if handed_over and any(
-            r.buffer.name in handed_over for r in (*found.reads, *found.writes)
-        ):
+        if hands_over(program, step):
             return workspace_cost(step, figures, env)
         return op_cost(step, threads, machine, figures, env)
 

@@ -33,7 +33,7 @@ from explorer.expr import (
 )
 from explorer.ir.annotations import Annotation
 from explorer.ir.dtypes import DType
-from explorer.ir.pools import FixedPlace, Pool
+from explorer.ir.pools import FixedPlace, Pool, place_in
 from explorer.machine import Scope
 
 # ---------------------------------------------------------------- buffers
@@ -359,8 +359,7 @@ class Kernel:
 
     def fixed_place(self, buffer: str) -> FixedPlace | None:
         """Where the author placed a buffer, or None."""
-        places = (place for pool in self.pools for place in pool.places)
-        return next((place for place in places if place.buffer == buffer), None)
+        return place_in(self.pools, buffer)
 
     def statement(self, statement_id: str) -> Stmt:
         """The statement of that id."""

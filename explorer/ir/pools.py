@@ -9,7 +9,7 @@ where their lives in the kernel's order are disjoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import evolve, frozen
 
@@ -111,3 +111,9 @@ class Pool:
                 evolve(each, holds=substitute_cond(each.holds, env)) for each in self.conditions
             ),
         )
+
+
+def place_in(pools: Iterable[Pool], buffer: str) -> FixedPlace | None:
+    """Where pools hold a buffer, or None."""
+    places = (place for pool in pools for place in pool.places)
+    return next((place for place in places if place.buffer == buffer), None)

@@ -112,7 +112,7 @@ def slot_form(
     `place` is where a pool of the kernel holds it.
     """
     if buffer.scope == Scope.TMEM and machine.tensor_memory is not None:
-        column = machine.tensor_memory.lanes * machine.tensor_memory.cell_bits // 8
+        column = machine.tensor_memory.column_bytes
         size = evaluate(tensor_columns(buffer, machine.tensor_memory)) * column
         return SlotForm(size, size, column)
     *outer, columns = map(evaluate, buffer.shape) if buffer.shape else (1,)

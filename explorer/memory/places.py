@@ -14,7 +14,7 @@ from explorer.ir.pools import FixedPlace, Pool, Steps
 from explorer.machine import Machine, Scope
 from explorer.memory.layouts import Axis, Iter, TileLayout
 from explorer.memory.records import Allocation, TmemAllocation
-from explorer.memory.swizzle import ATOM_ROWS, WIDEST_FIRST, SwizzleMode
+from explorer.memory.swizzle import ATOM_ROWS, WIDEST_FIRST, swizzle_of
 
 # What any swizzle repeats by, so that offsets in a pool keep their alignment in the block.
 POOL_BYTES = ATOM_ROWS * WIDEST_FIRST[0].atom_bytes
@@ -51,8 +51,8 @@ def _steps(iterators: Iterable[Iter]) -> tuple[Steps, ...]:
 
 def layout_of(place: FixedPlace) -> TileLayout:
     """The element map of a place."""
-    mode = next(mode for mode in SwizzleMode if mode.atom_bytes == place.swizzle_bytes)
-    return TileLayout(_iters(place.shard), _iters(place.replica), mode)
+    swizzle = swizzle_of(place.swizzle_bytes)
+    return TileLayout(_iters(place.shard), _iters(place.replica), swizzle)
 
 
 def _iters(steps: Iterable[Steps]) -> tuple[Iter, ...]:
@@ -83,7 +83,7 @@ def pool_regions(pools: Iterable[Pool], machine: Machine) -> PoolRegions:
         unit = 1
         if pool.scope == Scope.TMEM:
             memory = machine.tensor_memory
-            unit = memory.lanes * memory.cell_bits // 8 if memory else 1
+            unit = memory.column_bytes if memory else 1
         start = -(-cursor.get(pool.scope, 0) // POOL_BYTES) * POOL_BYTES
         if pool.base:
             offsets.append((pool.base, start))

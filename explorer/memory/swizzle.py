@@ -44,6 +44,11 @@ class SwizzleMode(Enum):
         return 16 << self.value if self.value else 0
 
 
+def swizzle_of(atom_bytes: int) -> SwizzleMode:
+    """The mode whose atom has rows of so many bytes."""
+    return next(mode for mode in SwizzleMode if mode.atom_bytes == atom_bytes)
+
+
 WIDEST_FIRST = tuple(sorted(SwizzleMode, key=lambda mode: mode.value, reverse=True))
 
 

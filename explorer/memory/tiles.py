@@ -19,7 +19,7 @@ from attrs import frozen
 from explorer.ir.dtypes import DType
 from explorer.ir.pools import FixedPlace
 from explorer.memory import layouts
-from explorer.memory.swizzle import ATOM_ROWS, SwizzleMode, widest_swizzle
+from explorer.memory.swizzle import ATOM_ROWS, SwizzleMode, swizzle_of, widest_swizzle
 
 
 @frozen
@@ -84,7 +84,7 @@ def tile_layout(
     """The layout of a tile; a single row is not swizzled. Its author's `place` names a swizzle."""
     mode = widest_swizzle(columns, element) if rows > 1 else SwizzleMode.SWIZZLE_NONE
     if place is not None:
-        mode = next(each for each in SwizzleMode if each.atom_bytes == place.swizzle_bytes)
+        mode = swizzle_of(place.swizzle_bytes)
     tile = TileLayout(rows, columns, element, mode)
     if tile.boxes > 1 and rows % ATOM_ROWS:
         return TileLayout(rows, columns, element, SwizzleMode.SWIZZLE_NONE)

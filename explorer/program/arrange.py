@@ -101,7 +101,7 @@ def _footprint(
     allocated = packing.total_bytes
     memory = machine.tensor_memory
     if scope == Scope.TMEM and memory is not None:
-        column = memory.lanes * memory.cell_bits // 8
+        column = memory.column_bytes
         columns = -(-packing.total_bytes // column)
         allocated = evaluate(allocated_columns(columns, memory)) * column
     return Footprint(scope, packing.total_bytes, bump, allocated, packing.proven)

@@ -23,7 +23,7 @@ from attrs import field, frozen
 
 from explorer.expr import Cond, Expr
 from explorer.ir.nodes import Buffer, Op
-from explorer.ir.pools import FixedPlace, Pool
+from explorer.ir.pools import FixedPlace, Pool, place_in
 from explorer.memory.placement import Placement
 from explorer.schedule.extensions import CopyRoute, Launch
 from explorer.schedule.ws import WSRole
@@ -237,8 +237,7 @@ class Program:
 
     def fixed_place(self, buffer: str) -> FixedPlace | None:
         """Where a pool of the kernel holds a buffer, or None."""
-        places = (place for pool in self.pools for place in pool.places)
-        return next((place for place in places if place.buffer == buffer), None)
+        return place_in(self.pools, buffer)
 
     def ring(self, buffer: str) -> Ring:
         """The ring of a shared buffer; KeyError where it has none."""

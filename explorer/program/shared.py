@@ -1,6 +1,6 @@
 """Where the shared memory of a program lies: as its placement says, or one behind the other.
 
-Invariant: emitters, predictions and the simulator all ask here.
+Invariant: emitters and predictions both ask here.
 """
 
 from __future__ import annotations

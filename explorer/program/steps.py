@@ -12,7 +12,7 @@ from attrs import evolve
 from explorer.expr import Cond, IntLike, Truth, substitute, substitute_cond
 from explorer.ir.access import access
 from explorer.ir.nodes import Define, Group, If, Loop, Op, Rewrite, While
-from explorer.program.nodes import Exec, For, Repeat, Signal, Skip, Step, Ticket, When
+from explorer.program.nodes import Exec, For, Program, Repeat, Signal, Skip, Step, Ticket, When
 
 
 def every_step(body: tuple[Step, ...]) -> Iterator[Step]:
@@ -93,6 +93,11 @@ def when(cond: Cond, body: tuple[Step, ...]) -> tuple[Step, ...]:
     if isinstance(cond, Truth):
         return body if cond.value else ()
     return (When(cond, body),) if body else ()
+
+
+def hands_over(program: Program, step: Exec) -> bool:
+    """Whether an op writes or reads the workspace."""
+    return any(buffer.name in access(step.op).names for buffer in program.workspace)
 
 
 def same_branch(one: When, other: When) -> bool:

@@ -29,7 +29,7 @@ from explorer.runtime.tensors import (
     on_memory,
     require_outputs,
     shape_of,
-    stored_elements,
+    stored_bytes,
 )
 from explorer.space import Arrays, Problem, Workload
 
@@ -138,7 +138,7 @@ class Stage:
                     f"input '{tensor.name}' has shape {given.shape}, the kernel's is {shape}"
                 )
             layout.append((tensor, used))
-            used += _aligned(_bytes_of(tensor))
+            used += _aligned(stored_bytes(tensor))
         budget = min(2 * last_cache_bytes(), memory_bytes() // MEMORY_SHARE)
         count = 1 + min(SETS_MAX, budget // used)
         memory = _aligned_bytes(used * count)
@@ -147,16 +147,12 @@ class Stage:
     def _set(self, memory: Any, layout: list[tuple[Buffer, int]]) -> Arrays:
         arrays = {}
         for tensor, offset in layout:
-            flat = memory[offset : offset + _bytes_of(tensor)].view(tensor.dtype.numpy)
+            flat = memory[offset : offset + stored_bytes(tensor)].view(tensor.dtype.numpy)
             flat.fill(poison(tensor.dtype) if tensor.pitch else 0)
             arrays[tensor.name] = on_memory(flat, tensor)
             if tensor.name in self._inputs:
                 np.copyto(arrays[tensor.name], self._inputs[tensor.name])
         return arrays
-
-
-def _bytes_of(tensor: Buffer) -> int:
-    return stored_elements(tensor) * tensor.dtype.numpy.itemsize
 
 
 def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

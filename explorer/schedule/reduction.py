@@ -25,7 +25,6 @@ from explorer.ir.nodes import (
     Kernel,
     Literal,
     Loop,
-    Region,
     Stmt,
     While,
     ops,
@@ -111,7 +110,7 @@ def _reasons(
         found = access(op)
         if isinstance(op, Define):
             yield f"{op.id} sets a scalar"
-        if not isinstance(op, Gemm) and _names((*found.reads, *found.writes)) & sums:
+        if not isinstance(op, Gemm) and found.names & sums:
             yield f"{op.id} touches sums before all iterations have added to them"
     yield from _carried(loop, behind, sums)
     for name in sorted(sums):
@@ -149,17 +148,11 @@ def _cleared(before: tuple[Stmt, ...], name: str) -> bool:
     if not isinstance(last, Fill) or last.dst != whole(last.dst.buffer):
         return False
     value = last.value
-    zero = isinstance(value, Literal) and not isinstance(value.value, bool)
-    return zero and isinstance(value, Literal) and value.value == 0
+    return isinstance(value, Literal) and not isinstance(value.value, bool) and value.value == 0
 
 
 def _touches(statement: Stmt, name: str) -> bool:
-    found = statement_access(statement)
-    return name in _names((*found.reads, *found.writes))
-
-
-def _names(regions: tuple[Region, ...]) -> set[str]:
-    return {region.buffer.name for region in regions}
+    return name in statement_access(statement).names
 
 
 __all__ = ["Reduction", "Share", "part_name", "reduction_of", "share_of"]

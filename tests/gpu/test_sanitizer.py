@@ -22,7 +22,7 @@ def test_random_schedules(tool: str, count: int, tmp_path: Path) -> None:
     sanitizer = compute_sanitizer()
     if not sanitizer:
         pytest.skip("compute-sanitizer is not on PATH")
-    script = (sys.executable, "-m", "tests.gpu.sanitized", str(count), str(tmp_path))
+    script = (sys.executable, "-m", "tests.gpu.sanitized", tool, str(count), str(tmp_path))
     done = subprocess.run(
         (sanitizer, "--tool", tool, *OPTIONS, *script),
         cwd=ROOT,

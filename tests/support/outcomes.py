@@ -15,6 +15,7 @@ from explorer.ir.interpreter import run
 from explorer.ir.nodes import Kernel
 from explorer.machine import Machine
 from explorer.passes import materialize
+from explorer.program.nodes import Program
 from explorer.program.simulator import simulate
 from explorer.program.verdict import Finished
 from explorer.schedule.bound import Schedule
@@ -58,6 +59,10 @@ class Trial:
             program = materialize(self.kernel, schedule, self.machine)
         except (ExplorerError, KeyError) as refused:
             return f"refused: {refused}"
+        return self.program_fault(program, seeds)
+
+    def program_fault(self, program: Program, seeds: int) -> str:
+        """The same of a finished program."""
         for seed in range(seeds):
             verdict = simulate(program, self.inputs, seed)
             if not isinstance(verdict, Finished):

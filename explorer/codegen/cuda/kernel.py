@@ -68,7 +68,7 @@ def generate(program: Program, machine: Machine = H200, bound_ns: int | None = N
             if requested and part.registers:
                 body.line(_request(part, entry))
             for role in part.roles:
-                _role(block, role, part, body, index)
+                _role(block, role, part, body)
     if program.launch.cluster > 1:
         # No block leaves while another may still write to its shared memory.
         body.line("cluster_sync();")
@@ -163,7 +163,7 @@ def _initialise(block: Block, out: Writer) -> None:
     out.line("cluster_sync();" if block.program.launch.cluster > 1 else "__syncthreads();")
 
 
-def _role(block: Block, role: RoleProgram, part: Part, out: Writer, index: int) -> None:
+def _role(block: Block, role: RoleProgram, part: Part, out: Writer) -> None:
     """One role; only some warps of a group run it where the group has others."""
     low, high = role.role.warps_lo, role.role.warps_hi
     size = block.machine.warps_per_group

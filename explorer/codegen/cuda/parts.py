@@ -15,20 +15,13 @@ from explorer.codegen.cuda.scalars import c_name, fixed
 from explorer.codegen.cuda.views import tensor_view
 from explorer.errors import ScheduleError
 from explorer.expr import const, substitute
-from explorer.ir.access import access, elements
+from explorer.ir.access import elements
 from explorer.ir.nodes import Copy, Element, Map, Region
 from explorer.program.nodes import Exec, Program, Ticket
 
 # Registers of a role's threads besides fragments and what is on its way from the workspace.
 _OTHER_REGISTERS = 64
 _PIECES_MIN, _PIECES_MAX = 4, 24
-
-
-def hands_over(program: Program, step: Exec) -> bool:
-    """Whether an op writes or reads the workspace."""
-    spaces = {buffer.name for buffer in program.workspace}
-    found = access(step.op)
-    return any(region.buffer.name in spaces for region in (*found.reads, *found.writes))
 
 
 def hand_over(role: Role, step: Exec) -> None:

@@ -41,7 +41,7 @@ from explorer.program.nodes import (
     Wait,
     When,
 )
-from explorer.program.steps import every_step, executed
+from explorer.program.steps import every_step, executed, hands_over
 from explorer.program.turns import turns_of
 from explorer.schedule.extensions import CopyRoute
 
@@ -389,7 +389,7 @@ class RoleEmitter:
 
     def _execute(self, step: Exec) -> None:
         op = step.op
-        if parts.hands_over(self.block.program, step):
+        if hands_over(self.block.program, step):
             parts.hand_over(self.role, step)
             return
         if not isinstance(op, Copy):

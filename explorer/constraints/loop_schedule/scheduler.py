@@ -64,7 +64,6 @@ class Bracket:
     limit: int
     high: int | None = None
     starts: tuple[int, ...] = ()
-    open_from: int | None = None
 
     def probe(self, value: int, thorough: bool) -> Verdict:
         """Decide one value and take note of the answer."""

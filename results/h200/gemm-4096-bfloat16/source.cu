@@ -87,19 +87,19 @@ k_gemm(
   }
   __syncthreads();
   if (warp_group < 1u) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (warp_index < 1u) {
-      // role producer: warps 0 to 0
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+    {
+      // role producer: warps 0 to 3
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
       u32 p_A_B = 1u, s_A_B = 0u;
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 512; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 256) / min(16, (32 - ((v_tile / 256) * 16))));
-        const int v_by = (((v_tile / 256) * 16) + ((v_tile % 256) % min(16, (32 - ((v_tile / 256) * 16)))));
+        const int v_bx = ((v_tile % 128) / min(8, (32 - ((v_tile / 128) * 8))));
+        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (32 - ((v_tile / 128) * 8)))));
         #pragma unroll 1
         for (int v_ko = 0; v_ko < 64; ++v_ko) {
           wait(base + 213016u + 8u * s_A_B, p_A_B);
-          if (elect()) {
+          if (warp == 0u && elect()) {
             arrive_expect(base + 212992u + 8u * s_A_B, 49152u);
             bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 212992u + 8u * s_A_B, (v_ko * 64), (v_by * 128));
             bulk_load_2d(base + 49152u + s_A_B * 32768u, &map_1, base + 212992u + 8u * s_A_B, (v_bx * 256), (v_ko * 64));
@@ -122,8 +122,8 @@ k_gemm(
       const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 49152u) & 0x3ffffu) >> 4);
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 512; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 256) / min(16, (32 - ((v_tile / 256) * 16))));
-        const int v_by = (((v_tile / 256) * 16) + ((v_tile % 256) % min(16, (32 - ((v_tile / 256) * 16)))));
+        const int v_bx = ((v_tile % 128) / min(8, (32 - ((v_tile / 128) * 8))));
+        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (32 - ((v_tile / 128) * 8)))));
         float f_C_local_0[128];
         wait(base + 212992u + 8u * s_A_B, p_A_B);
         {
@@ -202,8 +202,8 @@ k_gemm(
       const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 49152u) & 0x3ffffu) >> 4);
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 512; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 256) / min(16, (32 - ((v_tile / 256) * 16))));
-        const int v_by = (((v_tile / 256) * 16) + ((v_tile % 256) % min(16, (32 - ((v_tile / 256) * 16)))));
+        const int v_bx = ((v_tile % 128) / min(8, (32 - ((v_tile / 128) * 8))));
+        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (32 - ((v_tile / 128) * 8)))));
         float f_C_local_0[128];
         wait(base + 212992u + 8u * s_A_B, p_A_B);
         {

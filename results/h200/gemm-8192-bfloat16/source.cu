@@ -87,7 +87,7 @@ k_gemm(
   }
   __syncthreads();
   if (warp_group < 1u) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (warp_index < 1u) {
       // role producer: warps 0 to 0
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;

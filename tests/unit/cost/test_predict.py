@@ -46,7 +46,7 @@ def predicted_us(title: str = STAGED, **choices: int) -> float:
     return predict(program(title, **choices), H200).predicted_us
 
 
-# 0.89 and 0.95; the runs were recorded after the figures had been set.
+# 0.87 and 0.97; the runs were recorded after the figures had been set.
 @pytest.mark.parametrize(
     ("run", "least"), [("gemm-8192-bfloat16", 0.8), ("gemm-4096-bfloat16", 0.85)]
 )
@@ -54,15 +54,10 @@ def test_predictions_sort_measured_trials(run: str, least: float) -> None:
     recorded = explorer.load(RESULTS / run)
     workload = load_workload(recorded.info.space)
     space = space_of(workload, problem_of(recorded.info, workload), recorded.info.machine)
-    # Choices that came later stand at their first value, which changes nothing.
-    titles = [skeleton.title for skeleton in space.skeletons]
-    later = {choice.name: choice.domain[0] for choice in space.choices}
     measured, predicted = [], []
     for trial in recorded.trials:
         if trial.time_us is not None:
-            title = recorded.info.skeletons[trial.choices["skeleton"]].title
-            choices = later | trial.choices | {"skeleton": titles.index(title)}
-            schedule = space.candidate(choices)
+            schedule = space.candidate(trial.choices)
             found = materialize(space.kernel, schedule, space.machine)
             measured.append(trial.time_us)
             predicted.append(predict(found, space.machine).predicted_us)
