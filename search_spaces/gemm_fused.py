@@ -10,6 +10,7 @@ leading dimensions of a BLAS say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -249,14 +250,15 @@ def workload(
     extra: Mapping[str, tuple[str, ...]],
     rings: str,
     description: str,
+    beside: Mapping[str, int] = MappingProxyType({}),
 ) -> Workload:
     """A product with an epilogue.
 
     `extra` gives the sizes by name of its further inputs, `rings` how the pipelines that bring
-    them are called in a skeleton's title.
+    them are called in a skeleton's title, `beside` the sizes besides M, N and K: Z is that of a
+    first dimension.
     """
-    batch = ("Z",) if name == "gemm_batched" else ()
-    gap = {"gap": 8} if name == "gemm_strided" else {}
+    batch = ("Z",) if "Z" in beside else ()
     operands = {"A": (*batch, "M", "K"), "B": (*batch, "N", "K")} | dict(extra)
 
     def inputs(problem: Problem, rng: np.random.Generator) -> Arrays:
@@ -271,11 +273,11 @@ def workload(
 
     def work(problem: Problem) -> float:
         count = 2.0 * problem["M"] * problem["N"] * problem["K"]
-        return count * problem["Z"] if batch else count
+        return count * (problem["Z"] if batch else 1)
 
     return Workload(
         name=name,
-        sizes={**({"Z": 4} if batch else {}), "M": 1024, "N": 1024, "K": 1024, **gap},
+        sizes={"M": 1024, "N": 1024, "K": 1024, **beside},
         kernel=kernel,
         tiles=TILES,
         inputs=inputs,
@@ -328,6 +330,7 @@ gemm_batched = workload(
     {},
     "",
     "C[z] = A[z] @ B[z].T",
+    {"Z": 4},
 )
 gemm_strided = workload(
     "gemm_strided",
@@ -336,4 +339,5 @@ gemm_strided = workload(
     {},
     "",
     "C = A @ B.T, rows with gaps",
+    {"gap": 8},
 )

@@ -13,7 +13,7 @@ import typer
 
 from explorer.cli.options import JSON
 from explorer.cli.streams import answer_alone
-from explorer.errors import InputError
+from explorer.errors import InputError, NoLegalCandidate
 
 if TYPE_CHECKING:
     from explorer.tune import BenchRequest
@@ -59,6 +59,8 @@ def bench(
     """
     from explorer.tune import BenchRequest  # noqa: PLC0415  (commands import what they use)
 
+    if ablate is not None and (shape or resume or table_only):
+        raise InputError("--ablate names its own shape and tunes nothing: leave the others out")
     shapes = [ablate] if ablate is not None else shape or []
     request = BenchRequest(
         suite=suite,
@@ -74,14 +76,17 @@ def bench(
     with _terminable(), answer_alone(as_json):
         answer = _table(request) if ablate is None else _ladder(request)
     print(json.dumps(answer.json()) if as_json else answer.text())
-    return 0
+    return 0 if answer.measured else NoLegalCandidate.exit_code
 
 
 class _Answer:
     """What a command prints."""
 
-    def __init__(self, document: Any, cells: list[list[str]], lines: list[str]) -> None:
+    def __init__(
+        self, document: Any, cells: list[list[str]], lines: list[str], measured: bool = True
+    ) -> None:
         self._document, self._cells, self._lines = document, cells, lines
+        self.measured = measured
 
     def json(self) -> Any:
         """The plain content."""
@@ -101,7 +106,7 @@ def _table(request: BenchRequest) -> _Answer:
     from explorer.tune import bench_suite  # noqa: PLC0415
 
     table = bench_suite(request, BenchProgress())
-    return _Answer(table, table.cells(), table.summary())
+    return _Answer(table, table.cells(), table.summary(), table.measured)
 
 
 def _ladder(request: BenchRequest) -> _Answer:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from explorer.cli.options import DTYPE, JSON, MACHINE, SIZE, SPACE, parse_numbers, parse_sizes
+from explorer.cli.options import (
+    DTYPE,
+    JSON,
+    MACHINE,
+    SIZE,
+    SPACE,
+    parse_numbers,
+    parse_sizes,
+    problem_on,
+)
 from explorer.data import dumps
 from explorer.errors import InputError
 
@@ -52,7 +60,7 @@ def show(
     from explorer.tune.pipes import is_report  # noqa: PLC0415
 
     folder = Path(source)
-    if not folder.exists() and _is_space(source, load_workload):
+    if not folder.exists() and _is_space(source):
         workload = load_workload(source)
         if machine_named(machine).family == "pipe":
             from explorer.cli.pipe_commands import show_space  # noqa: PLC0415
@@ -82,8 +90,10 @@ def show(
     print_best_roles(run, block, lines)
 
 
-def _is_space(source: str, load_workload: Callable[[str], object]) -> bool:
+def _is_space(source: str) -> bool:
     """Whether a name is that of a space; a file that cannot be loaded is one at fault."""
+    from explorer.runtime import load_workload  # noqa: PLC0415
+
     if ".py" in source:
         return True
     try:
@@ -110,7 +120,7 @@ def check(
     from explorer.constraints import check as check_schedule  # noqa: PLC0415
     from explorer.machine import machine_named  # noqa: PLC0415
     from explorer.records import read_schedule  # noqa: PLC0415
-    from explorer.runtime import load_workload, machine_here  # noqa: PLC0415
+    from explorer.runtime import load_workload  # noqa: PLC0415
     from explorer.space import space_of  # noqa: PLC0415
     from explorer.tune import first_legal  # noqa: PLC0415
 
@@ -120,9 +130,7 @@ def check(
         from explorer.cli.pipe_commands import check_predicted  # noqa: PLC0415
 
         return check_predicted(space, target, parse_sizes(size or []), dtype, schedule)
-    problem = workload.problem(parse_sizes(size or []), dtype, target.name)
-    if target.name == "cpu":
-        target = machine_here(target, problem.dtype)
+    problem, target = problem_on(workload, target, size or [], dtype)
     candidates = space_of(workload, problem, target)
     if schedule is None:
         first_legal(candidates)
@@ -147,16 +155,13 @@ def why(
 ) -> int:
     """Say which rules forbid some values of choices, with numbers, or show that they are legal."""
     from explorer.machine import machine_named  # noqa: PLC0415
-    from explorer.runtime import load_workload, machine_here  # noqa: PLC0415
+    from explorer.runtime import load_workload  # noqa: PLC0415
     from explorer.space import SKELETON, space_of  # noqa: PLC0415
     from explorer.tune import explain  # noqa: PLC0415
 
     given = parse_numbers(choices or [], "choice", "depth_A_B=4")
     workload = load_workload(space)
-    target = machine_named(machine)
-    problem = workload.problem(parse_sizes(size or []), dtype, target.name)
-    if target.name == "cpu":
-        target = machine_here(target, problem.dtype)
+    problem, target = problem_on(workload, machine_named(machine), size or [], dtype)
     candidates = space_of(workload, problem, target)
     found = explain(candidates, given)
     shown = found.legal or found.tried

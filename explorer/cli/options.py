@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import typer
 
 from explorer.errors import InputError
+
+if TYPE_CHECKING:
+    from explorer.machine import Machine
+    from explorer.space import Problem, Workload
 
 SPACE = typer.Argument(metavar="SPACE", help="a name of search_spaces/, or FILE.py:NAME")
 MACHINE = typer.Option(help="cpu or h200; ascend950 is predicted")
@@ -20,6 +25,16 @@ JSON = typer.Option("--json", help="print one JSON object on stdout")
 def parse_sizes(given: list[str]) -> dict[str, int]:
     """Sizes from NAME=N; InputError for anything else."""
     return parse_numbers(given, "--size", "M=1024")
+
+
+def problem_on(
+    workload: Workload, machine: Machine, sizes: list[str], dtype: str | None
+) -> tuple[Problem, Machine]:
+    """The problem that options name, and its machine; of the cpu the one that is here."""
+    from explorer.runtime import machine_here  # noqa: PLC0415  (commands import what they use)
+
+    problem = workload.problem(parse_sizes(sizes), dtype, machine.name)
+    return problem, machine_here(machine, problem.dtype) if machine.name == "cpu" else machine
 
 
 def parse_numbers(given: list[str], what: str, example: str) -> dict[str, int]:

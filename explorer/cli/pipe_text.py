@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.cli.text import aligned, column_head
+from explorer.cli.text import aligned, column_head, differing
 from explorer.schedule.pipe import show_pipe_schedule
 from explorer.tune import PipeCandidate, PipeReport
 from explorer.tune.pipes import NOTE
@@ -26,9 +26,7 @@ def print_pipes(report: PipeReport) -> None:
 def pipe_table(report: PipeReport) -> str:
     """The first candidates by prediction, the choices that differ, and versions per buffer."""
     shown = report.candidates[:EDGE]
-    every = dict.fromkeys(name for each in report.candidates for name, _ in each.choices)
-    chosen = [dict(each.choices) for each in report.candidates]
-    names = [name for name in every if len({values.get(name) for values in chosen}) > 1]
+    names = differing([dict(each.choices) for each in report.candidates])
     heads = [*HEADS, *(column_head(name) for name in names), ("", "versions")]
     lines = [[head[0] for head in heads], [head[1] for head in heads]]
     lines += [_row(each, names, report.best.predicted_cycles) for each in shown]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from explorer.cli.text import aligned, column_head
+from explorer.cli.text import aligned, column_head, differing
 from explorer.records import reason_of
 from explorer.tune import Compiled, CompileReport
 
@@ -24,9 +24,7 @@ def print_predicted(report: CompileReport) -> None:
 
 def predicted_table(report: CompileReport) -> str:
     """What the compiler says of every candidate, and the choices that differ among them."""
-    chosen = [dict(each.assignment) for each in report.compiled]
-    every = dict.fromkeys(name for values in chosen for name in values)
-    names = [name for name in every if len({values.get(name) for values in chosen}) > 1]
+    names = differing([dict(each.assignment) for each in report.compiled])
     heads = [*HEADS, *(column_head(name) for name in names)]
     lines = [[head[0] for head in heads], [head[1] for head in heads]]
     lines += [_row(each, names) for each in report.compiled]

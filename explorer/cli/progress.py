@@ -19,7 +19,7 @@ class Progress:
     def __init__(self, trials: int) -> None:
         self._console = Console(stderr=True)
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -48,7 +48,7 @@ class Progress:
 
     def _line(self, text: str) -> None:
         if not self._console.is_terminal:
-            self._console.print(text, highlight=False, soft_wrap=True)
+            _print(self._console, text)
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -81,7 +81,7 @@ class CaseProgress:
         self._best_us = best_us
 
     def _print(self, text: str) -> None:
-        self._console.print(f"{self._label}: {text}", highlight=False, soft_wrap=True)
+        _print(self._console, f"{self._label}: {text}")
 
 
 class BenchProgress:
@@ -92,8 +92,13 @@ class BenchProgress:
 
     def case(self, case: Case, number: int, count: int) -> CaseProgress:
         """A watcher of a case."""
-        return CaseProgress(self._console, f"[{number}/{count}] {case.name}".replace("[", "\\["))
+        return CaseProgress(self._console, f"[{number}/{count}] {case.name}")
 
     def phase(self, text: str) -> None:
         """Name what is going on."""
-        self._console.print(text, highlight=False, soft_wrap=True)
+        _print(self._console, text)
+
+
+def _print(console: Console, text: str) -> None:
+    """Print a line as it is: paths may hold what looks like markup."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from explorer.cli.memory import print_memory
-from explorer.cli.options import parse_sizes
+from explorer.cli.options import problem_on
 from explorer.errors import ExplorerError
 from explorer.ir.nodes import Kernel
 from explorer.machine import Machine, machine_named
@@ -49,13 +49,9 @@ def schedule_of(
     workload: Workload, machine: str, sizes: list[str], dtype: str | None, file: Path | None
 ) -> tuple[Kernel, Schedule, Machine]:
     """A kernel, and the schedule in a file; without one, a legal schedule that is not timed."""
-    from explorer.runtime import machine_here  # noqa: PLC0415
     from explorer.tune import first_legal  # noqa: PLC0415
 
-    target = machine_named(machine)
-    problem = workload.problem(parse_sizes(sizes), dtype, target.name)
-    if target.name == "cpu":
-        target = machine_here(target, problem.dtype)
+    problem, target = problem_on(workload, machine_named(machine), sizes, dtype)
     if file is not None:
         return workload.trace(problem), read_schedule(file), target
     space = space_of(workload, problem, target)

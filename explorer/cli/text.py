@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from explorer.records import Environment, Measured, Run, RunInfo, Trial
 from explorer.schedule.printer import show_schedule
@@ -49,6 +49,12 @@ def aligned(lines: list[list[str]]) -> list[str]:
         "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
         for line in lines
     ]
+
+
+def differing(chosen: Sequence[Mapping[str, int]]) -> list[str]:
+    """The names of choices that have not one value among some candidates."""
+    every = dict.fromkeys(name for values in chosen for name in values)
+    return [name for name in every if len({values.get(name) for values in chosen}) > 1]
 
 
 def column_head(name: str) -> tuple[str, str]:

@@ -19,11 +19,11 @@ from typing import Any
 import z3
 
 from explorer.machine import Machine
+from explorer.memory.footprint import aligned
 from explorer.memory.placement import Placement
 from explorer.program.arrange import (
     Packing,
     Shared,
-    aligned,
     in_order,
     least_bytes,
     overlapping,

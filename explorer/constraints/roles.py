@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from explorer.constraints.capacity import private_buffers
+from explorer.constraints.registers import private_buffers
 from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.expr import Expr, Var, all_of, any_of, const, divides, equal, maximum, symbols
 from explorer.ir.nodes import Gemm

@@ -51,6 +51,9 @@ def placement(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     for scope in plan.scopes:
         if scope.id != WSScope.ROOT and scope.id not in homes:
             yield broken(f"the kernel has no loop {scope.id}")
+        names = [role for role, _ in scope.bodies]
+        for role in sorted({role for role in names if names.count(role) > 1}):
+            yield broken(f"scope {scope.id} has two bodies for role {role}")
         for role, body in scope.bodies:
             if role not in roles:
                 yield broken(f"scope {scope.id} has a body for the unknown role {role}")

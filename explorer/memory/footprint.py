@@ -123,7 +123,7 @@ def slot_form(
         return SlotForm(size, size, _alignment(buffer.scope, machine), rows, row_bytes)
     tile = tile_layout(rows, columns, buffer.dtype, place)
     alignment = alignment_bytes(tile.swizzle, bulk)
-    pitch = -(-tile.total_bytes // alignment) * alignment
+    pitch = aligned(tile.total_bytes, alignment)
     whole = tile.box_columns * buffer.dtype.bits % 8 == 0
     row_bytes = tile.row_bytes if whole else 0
     return SlotForm(tile.total_bytes, pitch, alignment, rows, row_bytes, tile.boxes)
@@ -145,6 +145,11 @@ def tensor_columns(buffer: Buffer, memory: TensorMemory) -> Expr:
     """The columns of tensor memory that one version of a buffer takes."""
     rows = product(buffer.shape[:-1])
     return ceildiv(buffer.bits, maximum(rows, 1) * memory.cell_bits)
+
+
+def aligned(value: int, alignment: int) -> int:
+    """The smallest multiple of an alignment that is at least `value`: `round_up` of numbers."""
+    return -(-value // alignment) * alignment
 
 
 def _alignment(scope: Scope, machine: Machine) -> int:

@@ -12,6 +12,7 @@ from attrs import frozen
 from explorer.expr import const, evaluate
 from explorer.ir.pools import FixedPlace, Pool, Steps
 from explorer.machine import Machine, Scope
+from explorer.memory.footprint import aligned
 from explorer.memory.layouts import Axis, Iter, TileLayout
 from explorer.memory.records import Allocation, TmemAllocation
 from explorer.memory.swizzle import ATOM_ROWS, WIDEST_FIRST, swizzle_of
@@ -84,7 +85,7 @@ def pool_regions(pools: Iterable[Pool], machine: Machine) -> PoolRegions:
         if pool.scope == Scope.TMEM:
             memory = machine.tensor_memory
             unit = memory.column_bytes if memory else 1
-        start = -(-cursor.get(pool.scope, 0) // POOL_BYTES) * POOL_BYTES
+        start = aligned(cursor.get(pool.scope, 0), POOL_BYTES)
         if pool.base:
             offsets.append((pool.base, start))
         offsets += [(p.buffer, start + evaluate(p.offset) * unit) for p in pool.places]

@@ -6,7 +6,9 @@ the kernel's dependences and memories; what is derived (rings, flags) is derived
 
 from __future__ import annotations
 
-from attrs import define, field
+from collections.abc import Iterator
+
+from attrs import define, field, fields
 
 from explorer.constraints import Report, Violation
 from explorer.constraints.loop_schedule import broken_constraint
@@ -18,7 +20,7 @@ from explorer.machine import Machine
 from explorer.passes.schedule_pipes import PipeScheduler, concrete
 from explorer.schedule.bound import verify_binding
 from explorer.schedule.loop import LineProblem, LoopProblem, LoopSolution, SolveStatus
-from explorer.schedule.pipe import PipeSchedule
+from explorer.schedule.pipe import LoopSchedule, PipeSchedule
 
 _REMEDY = "schedule the kernel again"
 
@@ -29,7 +31,7 @@ def check_pipes(kernel: Kernel, schedule: PipeSchedule, machine: Machine) -> Rep
     sizes = dict(schedule.binding.params)
     checker = _Checker(kernel, concrete(kernel, machine, sizes), machine, sizes, given=schedule)
     again = checker.run().schedule
-    found = list(checker.found)
+    found = [*checker.found, *_other_loops(again, schedule)]
     if again.rings != schedule.rings:
         found.append(_violation("pipe-versions", "the rings are not those that its loops allow"))
     missing = [flag for flag in again.flags if flag not in schedule.flags]
@@ -44,6 +46,23 @@ def check_pipes(kernel: Kernel, schedule: PipeSchedule, machine: Machine) -> Rep
     if not missing and again.flags != schedule.flags:
         found.append(_violation("pipe-flags", "flags beside those that the dependences need"))
     return Report(tuple(found))
+
+
+def _other_loops(again: PipeSchedule, schedule: PipeSchedule) -> Iterator[Violation]:
+    """Loops whose stored figures do not follow from their starts and intervals."""
+    if [loop.loop for loop in again.loops] != [loop.loop for loop in schedule.loops]:
+        yield _violation("pipe-loops", "the loops are not those of the kernel, each once")
+        return
+    for derived, stored in zip(again.loops, schedule.loops, strict=True):
+        names = (each.name for each in fields(LoopSchedule))
+        differing = [name for name in names if getattr(derived, name) != getattr(stored, name)]
+        if differing:
+            told = ", ".join(differing)
+            message = f"loop '{stored.loop}': {told}: not what its starts and interval give"
+            yield _violation("pipe-loops", message)
+        if stored.bound > stored.interval or (stored.proven and stored.bound != stored.interval):
+            message = f"loop '{stored.loop}': interval {stored.interval} and bound {stored.bound}"
+            yield _violation("pipe-loops", f"{message} contradict proven={stored.proven}")
 
 
 def _violation(rule: str, message: str) -> Violation:
@@ -74,12 +93,13 @@ class _Checker(PipeScheduler):
             versions = tuple(ring.versions if ring else 1 for ring in rings)
         asked = self.problem(loop, nodes, found)
         problem = _unrolled(asked) if isinstance(asked, LineProblem) else asked
-        interval = plan.interval if loop is not None else _once(problem)
-        broken = broken_constraint(problem, interval, starts, versions)
+        repeats = plan.interval if loop is not None else _once(problem)
+        broken = broken_constraint(problem, repeats, starts, versions)
         if broken is not None:
             self.found.append(_violation("pipe-order", f"loop '{where}': {broken}"))
         status = SolveStatus.OPTIMAL if plan.proven else SolveStatus.FEASIBLE
-        return LoopSolution(status, plan.interval, starts, versions, plan.bound)
+        interval = plan.interval if loop is not None else _makespan(problem, starts)
+        return LoopSolution(status, interval, starts, versions, plan.bound)
 
 
 def _unrolled(line: LineProblem) -> LoopProblem:
@@ -87,6 +107,11 @@ def _unrolled(line: LineProblem) -> LoopProblem:
     return LoopProblem(
         line.tasks, line.dependences, line.exclusions, pipe_order=line.pipe_order, offset=True
     )
+
+
+def _makespan(problem: LoopProblem, starts: tuple[int, ...]) -> int:
+    ends = (at + task.latency for at, task in zip(starts, problem.tasks, strict=True))
+    return max(ends) - min(starts)
 
 
 def _once(problem: LoopProblem) -> int:

@@ -19,6 +19,7 @@ from attrs import frozen
 from explorer.errors import IllegalSchedule
 from explorer.expr import evaluate
 from explorer.machine import Machine, Scope
+from explorer.memory.footprint import aligned
 from explorer.memory.packing import allocated_columns
 from explorer.memory.placement import TENSOR_ADDRESS, Footprint, PlacedBuffer, Placement
 from explorer.program.lifetimes import Request, Requests, Sharing
@@ -233,7 +234,3 @@ def settled(
         others = [(items[k], placed[k]) for k in range(len(items)) if k != index]
         placed[index] = min(placed[index], _lowest(items[index], others, shared, floor))
     return tuple(placed)
-
-
-def aligned(value: int, alignment: int) -> int:
-    return -(-value // alignment) * alignment

@@ -41,6 +41,8 @@ from explorer.schedule.extensions import Launch, Raster
 TILE = Var("tile")
 # Tiles of a plane whose order is a table: each is a number of 16 bits.
 TABLE_TILES_MAX = 1 << 16
+# Of one thread, whatever the unit has left.
+ENTRY_REGISTERS_MAX = 255
 
 
 def tile_count(program: Program, scalars: Mapping[str, int] = MappingProxyType({})) -> int:
@@ -57,6 +59,14 @@ def block_count(program: Program, scalars: Mapping[str, int] = MappingProxyType(
 def shared_by(blocks: IntLike, machine: Machine) -> Expr:
     """How many resident blocks of a persistent launch share a unit; 1 for any other launch."""
     return maximum(ceildiv(blocks, machine.units), 1)
+
+
+def entry_limit(threads: IntLike, machine: Machine) -> Expr:
+    """The most registers that each of so many threads of a unit can start with."""
+    file = machine.registers
+    assert file is not None
+    whole = const(file.total) // threads // file.request_step * file.request_step
+    return minimum(whole, ENTRY_REGISTERS_MAX)
 
 
 def tiles_of(

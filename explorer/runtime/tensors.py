@@ -32,6 +32,11 @@ def stored_elements(tensor: Buffer) -> int:
     return math.prod(shape[:-1]) * tensor.pitch if tensor.pitch else math.prod(shape)
 
 
+def stored_bytes(tensor: Buffer) -> int:
+    """The bytes of `stored_elements`."""
+    return stored_elements(tensor) * tensor.dtype.numpy.itemsize
+
+
 def on_memory(memory: Any, tensor: Buffer) -> Any:
     """A flat array of `stored_elements` as the tensor, its gaps left out."""
     shape = shape_of(tensor)
@@ -62,8 +67,8 @@ def require_outputs(kernel: Kernel, found: Mapping[str, tuple[int, ...]]) -> Non
 
 def require_memory(kernel: Kernel) -> None:
     """InputError where the host cannot hold the inputs, one set of tensors and the reference."""
-    drawn = sum(map(_bytes_of, inputs(kernel)))
-    one_set = sum(map(_bytes_of, kernel.tensors))
+    drawn = sum(map(stored_bytes, inputs(kernel)))
+    one_set = sum(map(stored_bytes, kernel.tensors))
     reference = sum(8 * math.prod(shape_of(tensor)) for tensor in outputs(kernel))
     needed, held = drawn + one_set + reference, memory_bytes()
     if needed > held:
@@ -88,7 +93,3 @@ def difference(
     place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     index = ", ".join(map(str, map(int, place)))
     return f"{name}[{index}] is {found[place]:.6g}, the reference {reference[place]:.6g}"
-
-
-def _bytes_of(tensor: Buffer) -> int:
-    return stored_elements(tensor) * tensor.dtype.numpy.itemsize

@@ -77,10 +77,14 @@ def verify_binding(binding: Binding, kernel: Kernel, machine: str) -> None:
         if bound != used:
             first = _first_difference(bound, used)
             raise ScheduleError(f"the schedule is bound to another {what}: {first}")
-    open_now, given = set(kernel.params), set(dict(binding.params))
+    names = [name for name, _ in binding.params]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ScheduleError(f"the schedule gives Params twice: {', '.join(twice)}")
+    open_now, given = set(kernel.params), set(names)
     if open_now != given:
-        names = ", ".join(sorted(open_now ^ given))
-        raise ScheduleError(f"the schedule and the kernel differ in Params: {names}")
+        differing = ", ".join(sorted(open_now ^ given))
+        raise ScheduleError(f"the schedule and the kernel differ in Params: {differing}")
 
 
 def _first_difference(bound: object, used: object) -> str:

@@ -227,6 +227,19 @@ def unknown_names(kernel: Kernel, ws: WSSchedule, extensions: Extensions) -> Ite
             yield f"{what} names the {kind} {name}, which does not exist"
 
 
+def repeated_names(extensions: Extensions) -> Iterator[str]:
+    """One clause for each thing that the extensions say twice, of which only one could hold."""
+    named = [("side", f"{side.pipeline} {side.producer}") for side in extensions.sides]
+    named += [("split", role) for split in extensions.splits for role in split.roles]
+    named += [("stage", f"{stage.op} in {stage.role}") for stage in extensions.stages]
+    named += [("lag", lag.op) for lag in extensions.lags]
+    named += [("route", route.op) for route in extensions.routes]
+    named += [("staged store", store.op) for store in extensions.staged]
+    named += [("matrix tile", tile.op) for tile in extensions.matrix]
+    for what, name in dict.fromkeys(each for each in named if named.count(each) > 1):
+        yield f"the {what} of {name} is given twice"
+
+
 def open_plan(
     kernel: Kernel, ws: WSSchedule, extensions: Extensions
 ) -> tuple[Plan, dict[str, int]]:
@@ -279,7 +292,7 @@ def open_plan(
         cluster=const(launch.cluster),
         cluster_axis=const(launch.cluster_axis),
         split=param("split", launch.split),
-        unknown=(*vain, *unknown_names(kernel, ws, extensions)),
+        unknown=(*vain, *unknown_names(kernel, ws, extensions), *repeated_names(extensions)),
     )
     return plan, values
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from explorer.errors import InputError
+from explorer.ir.dtypes import dtype
 
 
 @frozen
@@ -59,6 +60,7 @@ class Suite:
             raise InputError(
                 f"unknown layout {case.workload!r}: {self.name} has {', '.join(self.layouts)}"
             )
+        dtype(case.dtype)
         if len(case.sizes) != len(self.size_names) or min(case.sizes, default=0) < 1:
             raise InputError(
                 f"shape {case.shape} of {self.name} must be {'x'.join(self.size_names)}, "

@@ -223,6 +223,9 @@ class SuiteBench:
         """The table of all winners, measured in one interleaved run."""
         found: list[Winner | Row] = [self._winner(case, failures.get(case, "")) for case in cases]
         winners = [each for each in found if isinstance(each, Winner)]
+        missing = next((each for each in found if isinstance(each, Row)), None)
+        if self._request.table_only and not winners and missing is not None:
+            raise RecordError(f"no case has a winner to measure: {missing.failure}")
         self._watcher.phase(f"measuring {len(winners)} winners in turns with the peer")
         with ExitStack() as stack:
             devices = [stack.enter_context(self.open(winner)) for winner in winners]

@@ -20,7 +20,13 @@ from attrs import evolve, field, frozen
 
 from explorer.constraints import Report
 from explorer.data import dumps, loads
-from explorer.errors import ExplorerError, IllegalSchedule, InputError, NoLegalCandidate
+from explorer.errors import (
+    ExplorerError,
+    IllegalSchedule,
+    InputError,
+    NoLegalCandidate,
+    RecordError,
+)
 from explorer.export.ascend import export_kernel_ascend
 from explorer.expr import evaluate
 from explorer.expr import product as product_of
@@ -29,6 +35,7 @@ from explorer.ir.printer import kernel_digest
 from explorer.machine import Machine, machine_named
 from explorer.passes.check_pipes import check_pipes
 from explorer.passes.schedule_pipes import PipeResult, schedule_pipes
+from explorer.records import write_atomic, writing
 from explorer.schedule.pipe import PipeSchedule
 from explorer.space import Workload
 from explorer.tune.run import Request, problem_asked, request_of
@@ -304,10 +311,11 @@ def _candidate(
 def write_report(report: PipeReport, folder: Path) -> None:
     """Write report, schedule and annotated kernel; InputError where the folder is in use."""
     _require_empty(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / REPORT).write_text(dumps(report))
-    (folder / SCHEDULE).write_text(dumps(report.schedule))
-    (folder / KERNEL).write_text(annotated_kernel(report))
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / KERNEL, annotated_kernel(report))
+    write_atomic(folder / SCHEDULE, dumps(report.schedule))
+    write_atomic(folder / REPORT, dumps(report))
 
 
 def _require_empty(folder: Path) -> None:
@@ -322,7 +330,11 @@ def is_report(folder: Path) -> bool:
 
 def read_report(folder: Path) -> PipeReport:
     """The predictions of a folder; RecordError where they cannot be read."""
-    return loads((folder / REPORT).read_text(), PipeReport)
+    try:
+        text = (folder / REPORT).read_text()
+    except (OSError, UnicodeDecodeError):
+        raise RecordError(f"{folder} holds no predictions: no {REPORT} can be read") from None
+    return loads(text, PipeReport)
 
 
 def annotated_kernel(report: PipeReport) -> str:

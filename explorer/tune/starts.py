@@ -14,7 +14,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
@@ -91,23 +90,40 @@ def found_runs(workload: str, problem: Problem, machine: str, device: str = "") 
         for best in sorted(folder.rglob("best.json")) if folder.is_dir() else ():
             said = _said(best.parent)
             if (
-                said.get("workload") == workload
-                and said.get("dtype") == problem.dtype.name
-                and said.get("machine", {}).get("name") == machine
-                and said.get("key", {}).get("device") == (device or said["key"]["device"])
+                said is not None
+                and (said.workload, said.dtype) == (workload, problem.dtype.name)
+                and said.machine == machine
+                and device in ("", said.device)
             ):
                 place = best.parent.resolve()
-                found[place] = (_distance(dict(said["sizes"]), problem), str(place))
+                found[place] = (_distance(said.sizes, problem), str(place))
     return sorted(found, key=found.__getitem__)
 
 
-def _said(folder: Path) -> dict[str, Any]:
-    """The plain content of a run.json; empty where there is none that can be read."""
+@frozen
+class _Said:
+    """What a run.json says of its problem, whether this release reads the rest or not."""
+
+    workload: str
+    dtype: str
+    machine: str
+    device: str
+    sizes: Mapping[str, int]
+
+
+def _said(folder: Path) -> _Said | None:
+    """What the run.json of a folder says; None where there is none that can be read."""
     try:
         value = json.loads((folder / "run.json").read_text())["value"]
+        return _Said(
+            workload=value["workload"],
+            dtype=value["dtype"],
+            machine=value["machine"]["name"],
+            device=value["key"]["device"],
+            sizes=dict(value["sizes"]),
+        )
     except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
 
 
 def _distance(sizes: Mapping[str, int], problem: Problem) -> float:

@@ -100,6 +100,11 @@ class Table:
     rows: tuple[Row, ...]
 
     @property
+    def measured(self) -> bool:
+        """Whether any case has figures."""
+        return any(row.figures is not None for row in self.rows)
+
+    @property
     def ratios(self) -> dict[Case, float]:
         """Peer over ours, for the cases that have both."""
         return {

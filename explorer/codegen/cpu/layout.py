@@ -17,6 +17,7 @@ from explorer.ir.transforms import row_fragments, take_buffer
 from explorer.machine import Machine
 from explorer.memory.footprint import (
     SharedLayout,
+    aligned,
     row_pitch_bytes,
     stored_bits,
     turned_operands,
@@ -95,7 +96,7 @@ def layout_of(program: Program, machine: Machine) -> Layout:
     placed = [op for role in program.roles for op in ops_of(role.body)]
     turned = turned_operands(placed, machine)
     shared = shared_of(program, machine)
-    offset = _aligned(shared.total_bytes)
+    offset = aligned(shared.total_bytes, ALIGNMENT)
     roles = []
     for role in program.roles:
         one = _role_layout(role, offset, machine)
@@ -153,7 +154,3 @@ def _dense(shape: tuple[int, ...], pitch: int) -> tuple[int, ...]:
         strides.append(step)
         step = pitch if axis == len(shape) - 1 else step * shape[axis]
     return tuple(reversed(strides))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

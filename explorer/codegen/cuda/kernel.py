@@ -32,12 +32,9 @@ from explorer.expr import evaluate
 from explorer.ir.access import access
 from explorer.ir.nodes import Buffer
 from explorer.machine import H200, Machine
-from explorer.program.launch import block_count, shared_by
+from explorer.program.launch import block_count, entry_limit, shared_by
 from explorer.program.nodes import Program, RoleProgram, RoleSync, Ticket
 from explorer.program.steps import every_step, executed
-
-ENTRY_REGISTERS_MAX = 255
-REGISTERS_STEP = 8
 
 
 @frozen
@@ -122,9 +119,7 @@ def unit_threads(program: Program, machine: Machine) -> int:
 def entry_registers(parts: tuple[Part, ...], threads: int, machine: Machine) -> tuple[int, bool]:
     """Registers a thread at entry where so many share a unit, and whether that is exact: requests
     fix it, without any it is the most that the compiler may take."""
-    assert machine.registers is not None
-    whole = machine.registers.total // threads // REGISTERS_STEP * REGISTERS_STEP
-    most = min(whole, ENTRY_REGISTERS_MAX)
+    most = evaluate(entry_limit(threads, machine))
     requests = [part.registers for part in parts if part.registers]
     return (min(most, max(requests)), True) if requests else (most, False)
 

@@ -13,6 +13,7 @@ import pytest
 
 import explorer.runtime
 from explorer.cli import run
+from explorer.cli.progress import BenchProgress
 from explorer.data import dumps
 from explorer.errors import EnvironmentFault, InputError
 from explorer.ir.dtypes import DType
@@ -329,7 +330,18 @@ def test_bench_prints_one_table_and_goes_on(shell: Shell, runtime: pytest.Monkey
     code, out, _ = shell("bench", "toys", "--out", "b", "--ablate", "128x128x128")
     assert code == 0
     assert "(winner)" in out
+    ablate = ("bench", "toys", "--out", "b", "--ablate", "128x128x128")
+    assert "names its own shape" in shell(*ablate, "--shape", "256x256x256")[2]
     assert shell("bench", "toys", "--shape", "12by3")[0] == 2
+    too_large = {"cpu": dict.fromkeys(("block_M", "block_N", "block_K"), (1 << 14,))}
+    runtime.setattr(explorer.runtime, "load_workload", lambda _: small_workload(tiles=too_large))
+    code, out, _ = shell("bench", "toys", "--out", "c", "--seconds", "1")
+    assert (code, "failed" in out) == (1, True)
+
+
+def test_paths_are_printed_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    BenchProgress().phase("skipping results/[bold]x[/bold]: damaged")
+    assert "results/[bold]x[/bold]" in capsys.readouterr().err
 
 
 def test_why_says_no_with_numbers_and_yes_with_values(shell: Shell) -> None:

@@ -96,6 +96,7 @@ def test_spaces_are_checked_and_exported(shell: Shell) -> None:
         (("tune", "ascend_scale", *ASCEND, "--resume", "--out", "r"), "leave out --resume"),
         (("tune", "ascend_scale", *ASCEND, "--compile-only"), "ascend950 has none"),
         (("check", "ascend_scale", *ASCEND, "--schedule", "none.json"), "none.json cannot be"),
+        (("export", ".", *ASCEND), "holds no predictions"),
     ],
 )
 def test_one_line_and_exit_2(shell: Shell, arguments: tuple[str, ...], message: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from attrs import evolve
 
 import explorer.lang as T
 from explorer.constraints import capacity, check_parts, pools
@@ -343,6 +344,22 @@ def test_what_nothing_touches_may_lie_anywhere() -> None:
     root = {"C": ["load", "put", "store"]}
     schedule = WSSchedule(4, roles, [], [WSScope(WSScope.ROOT, root)])
     assert placed(kernel, schedule) == {"a": 0}
+
+
+def test_two_blocks_of_a_unit_have_a_pool_each() -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((64, 64), F16)):
+        with T.Kernel(1):
+            pool = T.SMEMPool()
+            a = pool.alloc_mma((64, 64), F16)
+            pool.commit(128 * 1024)
+            T.copy(X, a)
+
+    plan = evolve(plan_of(kernel), blocks=const(2 * H200.units))
+    found = [each for each in capacity.unit_residency(plan, H200) if not holds(each.holds)]
+    assert [each.text({}) for each in found] == [
+        "2 blocks x 132096 B > 233472 B of a unit's shared memory"
+    ]
 
 
 def test_sharing_that_no_barrier_hands_over_is_refused() -> None:

@@ -145,6 +145,17 @@ def test_lag_must_be_below_the_depth(lag: int, depth: int, legal: bool) -> None:
     assert rules(found) == (set() if legal else {"ring-distance", "deadlock"})
 
 
+def test_what_is_given_twice_is_refused() -> None:
+    schedule = base_schedule()
+    lags = Extensions(lags=(MatrixLag("cfr", 0), MatrixLag("cfr", 7)))
+    found = report(schedule, extensions=lags)
+    assert any("lag of cfr is given twice" in each.message for each in found.violations), found
+    loop = schedule.scopes[-1]
+    doubled = evolve(loop, bodies=(*loop.bodies, ("P", ())))
+    found = report(evolve(schedule, scopes=(*schedule.scopes[:-1], doubled)))
+    assert any("two bodies for role P" in each.message for each in found.violations), found
+
+
 def test_stage_needs_iterations_in_flight() -> None:
     """C05: a largest stage m needs m + 1 iterations; compared with num_stages, never a depth."""
     pipelines = (WSPipeline("buf", ["As"], 2), WSPipeline("tok", [], 4))

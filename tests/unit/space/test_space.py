@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attrs import evolve
 
 from explorer.data import dumps, loads
 from explorer.errors import InputError, ScheduleError
@@ -65,6 +66,9 @@ def test_a_schedule_of_another_kernel_names_the_first_difference() -> None:
         verify_binding(binding, searched.kernel, "h200")
     with pytest.raises(ScheduleError, match="bound to another kernel digest"):
         verify_binding(binding, gemm(512, 256, 256), "cpu")
+    doubled = evolve(binding, params=(*binding.params, ("block_M", 64)))
+    with pytest.raises(ScheduleError, match="gives Params twice: block_M"):
+        verify_binding(doubled, searched.kernel, "cpu")
 
 
 def test_domains_can_be_restricted_but_not_invented() -> None:

@@ -130,9 +130,9 @@ def test_the_table_alone_tunes_nothing(tmp_path: Path) -> None:
     table = run(tmp_path, fake_session(opened=opened), table_only=True)
     assert len(opened) == len(SUITE.cases)
     assert all(row.figures is not None for row in table.rows)
-    missing = run(tmp_path / "none", table_only=True)
-    assert all("no run folder at" in row.failure for row in missing.rows)
-    assert missing.mean is None
+    with pytest.raises(RecordError, match="no case has a winner to measure: no run folder at"):
+        run(tmp_path / "none", table_only=True)
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_case_that_fails_is_a_row_that_says_why(tmp_path: Path) -> None:
@@ -153,6 +153,7 @@ def test_a_winner_that_is_wrong_now_is_not_in_the_mean(tmp_path: Path) -> None:
     table = run(tmp_path, wrong, table_only=True)
     assert [row.failure for row in table.rows] == ["gone"] * 3
     assert table.ratios == {}
+    assert not table.measured
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,7 @@ def test_a_winner_that_is_wrong_now_is_not_in_the_mean(tmp_path: Path) -> None:
         ({"seconds": 61.0}, "at most 60 s"),
         ({"seconds": 0.0}, "more than 0"),
         ({"layouts": ("gemm_zz",), "shapes": ((1, 1, 1),)}, "unknown layout 'gemm_zz'"),
+        ({"dtypes": ("tf32",), "shapes": ((1, 1, 1),)}, "unknown dtype 'tf32'"),
         ({"shapes": ((1, 1),)}, "shape 1x1 of toys must be MxNxK"),
         ({"dtypes": ("float16",)}, "suite toys has no case of float16"),
     ],

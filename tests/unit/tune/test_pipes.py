@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from explorer.passes.schedule_pipes import schedule_pipes
 from explorer.program.pipe_simulator import simulate_pipes
 from explorer.runtime import load_workload
 from explorer.schedule.loop import LoopSolution, SolveStatus
+from explorer.schedule.pipe import LoopSchedule
 from explorer.tune import Request, tune, tune_pipes
 from explorer.tune.pipes import (
     check_schedule,
@@ -176,6 +178,38 @@ def test_every_change_of_a_schedule_is_found(kernel: Kernel) -> None:
         loops = (*schedule.loops[:at], short, *schedule.loops[at + 1 :])
         report = check_pipes(kernel, evolve(schedule, loops=loops), ASCEND950)
         assert "pipe-order" in {each.rule for each in report.violations}, loop
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda loop: evolve(loop, latency=loop.latency + 1),
+        lambda loop: evolve(loop, bound=loop.bound + 1),
+        lambda loop: evolve(loop, bound=loop.bound - 1),
+        lambda loop: evolve(loop, tasks=(*loop.tasks, loop.tasks[0])),
+        lambda loop: evolve(loop, tasks=(evolve(loop.tasks[0], stage=10**9), *loop.tasks[1:])),
+        lambda loop: evolve(loop, tasks=tuple(evolve(t, start=t.start + 1) for t in loop.tasks)),
+    ],
+)
+@pytest.mark.parametrize("at", [0, -1])
+def test_figures_that_do_not_follow_from_the_starts_are_found(
+    change: Callable[[LoopSchedule], LoopSchedule], at: int
+) -> None:
+    kernel = matmul(2)
+    schedule = schedule_pipes(kernel, ASCEND950).schedule
+    loops = list(schedule.loops)
+    loops[at] = change(loops[at])
+    report = check_pipes(kernel, evolve(schedule, loops=tuple(loops)), ASCEND950)
+    assert "pipe-loops" in {each.rule for each in report.violations}
+
+
+def test_the_outermost_statements_run_once_and_every_loop_stands_once() -> None:
+    kernel = matmul(2)
+    schedule = schedule_pipes(kernel, ASCEND950).schedule
+    top = evolve(schedule.loops[0], interval=10**9, bound=10**9)
+    for loops in ((top, *schedule.loops[1:]), (*schedule.loops, schedule.loops[0])):
+        report = check_pipes(kernel, evolve(schedule, loops=loops), ASCEND950)
+        assert {each.rule for each in report.violations} == {"pipe-loops"}
 
 
 def test_fewer_versions_than_the_order_needs_are_found() -> None:

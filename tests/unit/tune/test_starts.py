@@ -114,6 +114,13 @@ def test_a_damaged_record_is_skipped_with_its_reason(results: Path) -> None:
     assert "not JSON" in found.notes[0]
 
 
+@pytest.mark.parametrize("text", ["{", '{"value": []}', '{"value": {"workload": "toy"}}'])
+def test_a_folder_that_says_nothing_of_its_problem_is_no_run(results: Path, text: str) -> None:
+    tune_fake(results / "first", trials=4)
+    (results / "first" / "run.json").write_text(text)
+    assert looked_at() == Starts((), ())
+
+
 def test_the_same_sizes_go_first_then_the_nearest(results: Path) -> None:
     workload = small_workload()
     for name, size in (("far", 4096), ("near", 512), ("same", 256)):
