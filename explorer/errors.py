@@ -12,7 +12,7 @@
     └── Interrupted              the user ended it without an answer   (exit 130)
 
 Invariant: a message is one line that names the rule or the value at fault, its limit and a remedy;
-`exit_code` is what the command line returns for it (DESIGN, commands).
+`exit_code` is what the command line returns for it.
 """
 
 from __future__ import annotations

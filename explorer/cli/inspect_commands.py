@@ -65,6 +65,8 @@ def show(
         if machine_named(machine).family == "pipe":
             from explorer.cli.pipe_commands import show_space  # noqa: PLC0415
 
+            if figure is not None:
+                raise InputError(f"--figure: buffers of {machine} are placed by its compiler")
             show_space(source, machine, parse_sizes(size or []), dtype, schedule, as_json)
             return
         kernel, found, target = schedule_of(workload, machine, size or [], dtype, schedule)
@@ -75,6 +77,11 @@ def show(
         print_roles(kernel, found, target, block, lines)
         print_memory(kernel, found, target, figure)
         return
+    if schedule or size or dtype or figure:
+        raise InputError(
+            f"{source} is no space and holds its own schedule: leave out --schedule, --size, "
+            "--dtype and --figure"
+        )
     if is_report(folder):
         from explorer.cli.pipe_commands import show_predicted  # noqa: PLC0415
 

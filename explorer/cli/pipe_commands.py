@@ -8,9 +8,10 @@ from pathlib import Path
 
 from explorer.cli.pipe_text import print_pipes
 from explorer.cli.streams import answer_alone
-from explorer.data import dumps, loads
-from explorer.errors import InputError, RecordError
+from explorer.data import dumps
+from explorer.errors import InputError
 from explorer.machine import Machine, machine_named
+from explorer.records import read_document
 from explorer.schedule.pipe import PipeSchedule, show_pipe_schedule
 from explorer.tune import Request, tune_pipes
 from explorer.tune.pipes import annotated_kernel, check_schedule, read_report
@@ -53,7 +54,7 @@ def show_space(
     if schedule is None:
         tune_predicted(Request(space, machine=machine, sizes=sizes, dtype=dtype), as_json)
         return
-    found = loads(_text(schedule), PipeSchedule)
+    found = _read(schedule)
     print(dumps(found) if as_json else show_pipe_schedule(found), end="")
 
 
@@ -73,7 +74,7 @@ def check_predicted(
             f"{report.undecided} undecided, {report.skipped} left out"
         )
         return 0
-    found = check_schedule(request, _text(schedule))
+    found = check_schedule(request, _read(schedule))
     for violation in found.violations:
         print(violation)
     if found.ok:
@@ -81,11 +82,8 @@ def check_predicted(
     return 0 if found.ok else 1
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise RecordError(f"{path} cannot be read: {problem}") from None
+def _read(path: Path) -> PipeSchedule:
+    return read_document(path, PipeSchedule, f"no schedule in {path.parent}")
 
 
 def export_predicted(

@@ -27,7 +27,7 @@ _REPAIRS: Mapping[str, range] = {
     "lag": range(9),
     "warps": range(1, 33),
     "nreg": range(0, 257, 8),
-    "blocks": range(257),
+    "blocks": range(529),
     "split": range(1, 33),
 }
 

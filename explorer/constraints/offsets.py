@@ -2,7 +2,7 @@
 
 Invariant: the one place that says so; the periodic graph, the event run and the dataflow rules all
 use it. An op takes the stage of the open spans whose buffers it touches, else the stage that the
-schedule gives it, else the smallest of its body (RULEBOOK W8).
+schedule gives it, else the smallest of its body.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ RULES = (
         "program-order",
         "safety",
         "within a role, ops that touch the same data keep the kernel's order, whatever the stages",
-        "DESIGN 4: program order is the meaning; W12: an op shifted by s reads iteration i - s",
+        "program order is the meaning; W12: an op shifted by s reads iteration i - s",
         "place the ops in the kernel's order, or bring them to one stage",
         program_order,
     ),

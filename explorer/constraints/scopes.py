@@ -267,7 +267,7 @@ RULES = (
         "equal-shares",
         "safety",
         "roles that split rows or take turns run the same ops",
-        "DESIGN 5; Extensions.splits",
+        "Extensions.splits",
         "place the op in each of the roles",
         equal_shares,
     ),

@@ -372,7 +372,7 @@ RULES = (
         "ring-order",
         "safety",
         "a pipeline hands data over in the kernel's program order, each cycle written anew",
-        "W9.3; DESIGN 4: the program order is the meaning",
+        "W9.3; the program order is the meaning",
         "put the role that comes first on the producer's side, and use depth 1 for carried data",
         ring_order,
     ),

@@ -171,8 +171,10 @@ def _raster(export: _Export, indent: str) -> Iterator[str]:
     """TileLang's swizzle walks strips of the second axis, every second one backwards; it has no
     Hilbert curve."""
     launch = export.schedule.extensions.launch
-    rows = launch.raster in (Raster.ROW, Raster.HILBERT)
-    if launch.blocks or len(export.grid) < 2 or rows:
+    if launch.raster == Raster.HILBERT:
+        yield f"{indent}# the schedule's Hilbert raster has no counterpart here: tiles go by rows"
+        return
+    if launch.blocks or len(export.grid) < 2 or launch.raster == Raster.ROW:
         return
     whole = expr_text(export.grid[1][1])
     strip = whole if launch.raster == Raster.COLUMN else str(launch.group)

@@ -1,8 +1,7 @@
 """Pass: every entry gets its iteration offset, counted from the smallest stage of its body.
 
 An op takes the stage of the open spans that it touches, or the one that the schedule gives it (0
-gives none), else the smallest (0 in a body without waits and signals). All stages equal cancel
-(RULEBOOK W8).
+gives none), else the smallest (0 in a body without waits and signals). Equal stages cancel.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 With shift = the largest offset: prologue step t in 0..shift-1 runs the entries of offset <= t for
 iteration t - offset where the extent has it; the steady loop covers shift..extent-1; epilogue step
 t in 1..shift runs the entries of offset >= t for iteration extent + t - 1 - offset, if the extent
-is above shift - t, since the prologue has done the rest (RULEBOOK W8). A while loop has no extent
+is above shift - t, since the prologue has done the rest. A while loop has no extent
 to compare with: its iterations are counted as they run, and its prologue is part of it.
 
 Invariant: every entry runs once for each iteration, in iteration order, for every extent from 0

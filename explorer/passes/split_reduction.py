@@ -50,11 +50,17 @@ from explorer.program.steps import executed, substitute_steps, when
 from explorer.schedule.reduction import Reduction, part_name, reduction_of, share_of
 
 
+# The last part adds every other one in a statement of its own.
+PARTS_MOST = 256
+
+
 def split_reduction(plan: Plan) -> Plan:
     """One more grid axis, the loop's shares, and the ops that hand sums over."""
     launch = plan.schedule.extensions.launch
     if launch.split == 1:
         return plan
+    if launch.split > PARTS_MOST:
+        raise ScheduleError(f"split {launch.split} > {PARTS_MOST} parts; use a smaller split")
     found, grid = reduction_of(plan.kernel), plan.kernel.grid
     part = part_name(found.loop)
     tiles = product([extent for _, extent in walked_extents(grid, launch)])

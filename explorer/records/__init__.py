@@ -2,7 +2,7 @@
 
 from explorer.records.environment import Environment, describe_environment, usable_cores
 from explorer.records.files import write_atomic, writing
-from explorer.records.folder import RunFolder, default_folder, pack, read_info
+from explorer.records.folder import RunFolder, default_folder, pack, read_document, read_info
 from explorer.records.load import ANSWERED, Run, load, read_schedule
 from explorer.records.outcomes import (
     OUTCOMES,
@@ -53,6 +53,7 @@ __all__ = [
     "kind_of",
     "load",
     "pack",
+    "read_document",
     "read_info",
     "read_schedule",
     "reason_of",

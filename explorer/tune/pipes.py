@@ -347,7 +347,7 @@ def annotated_kernel(report: PipeReport) -> str:
     return export_kernel_ascend(kernel, report.schedule)
 
 
-def check_schedule(request: Request, text: str) -> Report:
+def check_schedule(request: Request, schedule: PipeSchedule) -> Report:
     """What a stored schedule breaks for a candidate of a workload.
 
     ScheduleError where it is bound to a kernel that is none of the workload's.
@@ -355,7 +355,6 @@ def check_schedule(request: Request, text: str) -> Report:
     from explorer.runtime import load_workload  # noqa: PLC0415
 
     machine, workload = machine_named(request.machine), load_workload(request.space)
-    schedule = loads(text, PipeSchedule)
     traced = workload.trace(problem_asked(request, workload))
     kernels = tuple(_kernels(workload, traced, machine))
     bound = schedule.binding.kernel_digest

@@ -349,8 +349,10 @@ def test_why_says_no_with_numbers_and_yes_with_values(shell: Shell) -> None:
     assert code == 0
     assert out.startswith("legal  roles ")
     assert "block_M=64" in out
-    code, out, _ = shell("why", "toy", "depth_A_B=8", "block_M=128", "block_N=128", "block_K=128")
-    assert (code, out.split()[0]) in ((0, "legal"), (1, "forbidden"))
+    code, out, _ = shell("why", "toy", "raster=0", "group=4")
+    assert code == 1
+    assert out.startswith("forbidden  roles ")
+    assert "launch: a raster group of 4 without a grouped raster" in out
     code, _, err = shell("why", "toy", "colour=1")
     assert code == 2
     assert "the space has no choice 'colour'" in err

@@ -95,7 +95,9 @@ def test_spaces_are_checked_and_exported(shell: Shell) -> None:
         (("tune", "ascend_scale"), "ascend_scale has no tile sizes for cpu"),
         (("tune", "ascend_scale", *ASCEND, "--resume", "--out", "r"), "leave out --resume"),
         (("tune", "ascend_scale", *ASCEND, "--compile-only"), "ascend950 has none"),
-        (("check", "ascend_scale", *ASCEND, "--schedule", "none.json"), "none.json cannot be"),
+        (("check", "ascend_scale", *ASCEND, "--schedule", "none.json"), "none.json is missing"),
+        (("show", "ascend_scale", *ASCEND, "--figure", "m.png"), "placed by its compiler"),
+        (("show", ".", "--figure", "m.png"), "leave out --schedule, --size"),
         (("export", ".", *ASCEND), "holds no predictions"),
     ],
 )

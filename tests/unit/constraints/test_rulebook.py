@@ -658,7 +658,7 @@ def test_rd8_a_consumer_is_in_the_loop_before_its_own_outer_entries(
 
 
 def test_rd8_holding_the_outer_ring_over_the_loop_hangs() -> None:
-    """RULEBOOK W4: the outer commit comes after the loop that needs the consumer."""
+    """The outer commit comes after the loop that needs the consumer."""
     held = nested_schedule(consumer=[W("o"), "lk", "lj", R("o"), "out"])
     assert "deadlock" in rules(checked(nested(), held))
 

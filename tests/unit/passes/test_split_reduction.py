@@ -30,6 +30,12 @@ def test_one_part_changes_nothing() -> None:
     assert not plain.workspace
 
 
+def test_no_more_parts_than_can_be_added_up() -> None:
+    with pytest.raises(ScheduleError, match="split 1000000000 > 256 parts"):
+        split(10**9)
+    assert len(split(256, k=1024).workspace) == 1
+
+
 def test_the_parts_are_the_last_axis_and_share_the_loop() -> None:
     program = split(3)
     assert program.grid[-1] == ("ko_part", Const(3))

@@ -11,6 +11,7 @@ from attrs import evolve
 
 import explorer
 from explorer.constraints.loop_schedule import schedule_loop
+from explorer.data import loads
 from explorer.errors import (
     ExplorerError,
     InputError,
@@ -27,7 +28,7 @@ from explorer.passes.schedule_pipes import schedule_pipes
 from explorer.program.pipe_simulator import simulate_pipes
 from explorer.runtime import load_workload
 from explorer.schedule.loop import LoopSolution, SolveStatus
-from explorer.schedule.pipe import LoopSchedule
+from explorer.schedule.pipe import LoopSchedule, PipeSchedule
 from explorer.tune import Request, tune, tune_pipes
 from explorer.tune.pipes import (
     check_schedule,
@@ -149,7 +150,7 @@ def test_folders(tmp_path: Path) -> None:
     assert 'T.annotate_buffer_versions({a: (2, "iteration"), b: (2, "iteration")})' in text
     assert f"num_stages={dict(report.best.choices)['num_stages']})" in text
     request = Request("ascend_scale", "ascend950")
-    stored = (tmp_path / "run" / "schedule.json").read_text()
+    stored = loads((tmp_path / "run" / "schedule.json").read_text(), PipeSchedule)
     assert check_schedule(request, stored).ok
     with pytest.raises(ScheduleError, match="another kernel digest"):
         check_schedule(evolve(request, sizes={"M": 1024}), stored)
