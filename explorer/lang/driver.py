@@ -33,6 +33,9 @@ from explorer.lang.values import (
     comparison,
 )
 
+# A while loop on Python values that runs longer has most likely no end.
+PYTHON_TURNS_MOST = 1000
+
 
 @define(eq=False)
 class Driver:
@@ -284,8 +287,15 @@ class Driver:
 
 
 def _python_while(value: Any, test: Callable[[], Any]) -> Iterator[None]:
+    turns = 0
     while value:
+        if turns == PYTHON_TURNS_MOST:
+            raise located(
+                f"a while loop on Python values is written out at trace time, and had {turns} "
+                "turns: let its condition end it, or read an element of a buffer"
+            )
         yield
+        turns += 1
         value = test()
 
 

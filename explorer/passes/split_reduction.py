@@ -49,7 +49,6 @@ from explorer.program.nodes import Exec, Ticket
 from explorer.program.steps import executed, substitute_steps, when
 from explorer.schedule.reduction import Reduction, part_name, reduction_of, share_of
 
-
 # The last part adds every other one in a statement of its own.
 PARTS_MOST = 256
 

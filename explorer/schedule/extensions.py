@@ -138,7 +138,7 @@ class Launch:
 
     blocks: int = field(default=0, validator=_int)
     raster: Raster = field(default=Raster.ROW, converter=_raster)
-    group: int = field(default=1, validator=_int)
+    group: int = field(default=1, validator=_positive)
     cluster: int = field(default=1, validator=_positive)
     cluster_axis: int = field(default=0, validator=_int)
     split: int = field(default=1, validator=_positive)

@@ -117,6 +117,19 @@ def test_break_in_a_traced_loop():
     )
 
 
+def test_a_while_loop_that_python_never_ends():
+    def statements(A, S, F, b):
+        while True:  # !endless
+            T.clear(S)
+
+    refuses(
+        "endless",
+        "a while loop on Python values is written out at trace time, and had 1000 turns: let its "
+        "condition end it, or read an element of a buffer",
+        body(statements),
+    )
+
+
 def test_a_python_variable_carried_by_a_loop():
     def statements(A, S, F, b):
         phase = 0

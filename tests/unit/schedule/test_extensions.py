@@ -55,3 +55,9 @@ def test_words_come_back_as_members() -> None:
     read = structure(unstructure(written), Extensions)
     assert read == written
     assert read.launch.raster is Raster.GROUPED
+
+
+@pytest.mark.parametrize("name", ["group", "cluster", "split"])
+def test_counts_of_a_launch_start_at_one(name: str) -> None:
+    with pytest.raises(ScheduleError, match=f"Launch.{name} must be at least 1, got 0"):
+        Launch(**{name: 0})
