@@ -112,6 +112,7 @@ def test_ranges_decide_trip_counts() -> None:
 def test_parts_compile_without_spills(
     layout: str, title: str, sizes: tuple[int, int, int], choices: dict[str, int]
 ) -> None:
+    pytest.importorskip("cuda.bindings")
     space = gemm_space(layout, sizes)
     found = source_of(space, candidate(space, title, **(ODD | choices)))
     compiled = compile_source(found.source, found.plan.arch)
