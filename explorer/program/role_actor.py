@@ -194,23 +194,17 @@ class RoleActor:
             self._send_matrix(step, cycles)
         else:
             tick = self._tick()
-            self._touch(self.block, step, cycles, self.actor, tick, self.clock, self.scalars)
+            self._toucher(self.block).touch(
+                step, cycles, self.actor, tick, self.clock, self.scalars
+            )
             self._run(step, cycles, self.scalars)
 
-    def _touch(
-        self,
-        block: BlockState,
-        step: Exec,
-        cycles: dict[tuple[str, str], int],
-        actor: str,
-        tick: int,
-        clock: dict[str, int],
-        scalars: dict[str, int],
-    ) -> None:
-        """Check and record what an op touches in a block's memory, and outside it."""
+    def _toucher(self, block: BlockState) -> Toucher:
+        """What checks and records this role's accesses to a block's memory, and outside it."""
         number = block.number
-        toucher = self.touchers.setdefault(number, Toucher(self.world, number, self.name))
-        toucher.touch(step, cycles, actor, tick, clock, scalars)
+        if number not in self.touchers:
+            self.touchers[number] = Toucher(self.world, number, self.name)
+        return self.touchers[number]
 
     def _cycle(self, use: Use, step: Exec) -> int:
         side = self.cycles.standing(use.pipeline)
@@ -254,7 +248,7 @@ class RoleActor:
         engine = f"{self.actor}.{step.op.id}.{slots}"
         if step.route == CopyRoute.ASYNC:
             tick = self._issue(engine)
-            self._touch(self.block, step, cycles, engine, tick, self.clock, scalars)
+            self._toucher(self.block).touch(step, cycles, engine, tick, self.clock, scalars)
             flight = self.world.flights.add(partial(self._run, step, cycles, scalars))
             self.deferred.append((flight, {engine: tick}))
             return
@@ -268,7 +262,7 @@ class RoleActor:
             # What has landed in one block says nothing about the others.
             landing = f"{engine}>{block.number}"
             tick = self._issue(landing)
-            self._touch(block, step, cycles, landing, tick, self.clock, scalars)
+            self._toucher(block).touch(step, cycles, landing, tick, self.clock, scalars)
             clock = {**self.clock, landing: tick}
             self.world.flights.add(
                 partial(self._land, block, step, cycles, scalars, target, size, clock)
@@ -307,7 +301,7 @@ class RoleActor:
         engine = f"{self.actor}.matrix"
         tick = self._issue(engine)
         clock = {**self.clock, engine: tick}
-        self._touch(self.block, step, cycles, engine, tick, clock, scalars)
+        self._toucher(self.block).touch(step, cycles, engine, tick, clock, scalars)
         before = (self.matrix[-1][0],) if self.matrix else ()
         flight = self.world.flights.add(partial(self._run, step, cycles, scalars), before)
         self.matrix.append((flight, {engine: tick}))
