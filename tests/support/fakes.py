@@ -19,7 +19,8 @@ from explorer.records import CompileFailed, Measured, Outcome
 from explorer.schedule.bound import Schedule
 from explorer.search import Prepared
 from explorer.space import Assignment, Choice, Problem, Workload
-from explorer.tune.run import Request, Silent, Tuner
+from explorer.tune.request import Request
+from explorer.tune.run import Silent, Tuner
 from tests.kernels.gemm import gemm
 
 CHOICES = (

@@ -13,8 +13,8 @@ from explorer.expr import Const, Expr, Var
 from explorer.ir.nodes import Copy, Element, Region
 from explorer.ir.values import widened
 
-_LOADS = {"f32": "f32", "f16": "f32", "bf16": "f32", "f64": "f64"}
-_STORES = {"f32": ("f32", "f16", "bf16"), "f64": ("f64",)}
+_LOADS = {"f32": "f32", "f64": "f64"} | dict.fromkeys(NARROW_FLOATS, "f32")
+_STORES = {"f32": ("f32", *NARROW_FLOATS), "f64": ("f64",)}
 
 
 def emit_copy(op: Copy, context: OpContext) -> None:

@@ -1,7 +1,8 @@
 """Element types and element values as C.
 
 A stored type has a short name (f32, bf16, i8, ...). Values are computed in the types of
-`ir.values`; floats of 16 bits are computed, and held on chip, as f32 that 16 bits could hold.
+`ir.values`; floats of 16 and of 8 bits are computed, and held on chip, as f32 that their bits
+could hold.
 
 Invariant: a value means here what it means in the NumPy interpreter.
 """
@@ -35,12 +36,15 @@ _SHORT = {
     "float32": "f32",
     "float16": "f16",
     "bfloat16": "bf16",
+    "float8_e4m3": "e4m3",
     "bool": "b8",
 } | {f"{kind}int{bits}": f"{kind or 'i'}{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)}
-_C_TYPES = {"f64": "double", "f32": "float", "f16": "f16_t", "bf16": "bf16_t", "b8": "uint8_t"} | {
-    short: f"{name}_t" for name, short in _SHORT.items() if "int" in name
-}
-NARROW_FLOATS = ("f16", "bf16")
+NARROW_FLOATS = ("f16", "bf16", "e4m3")
+_C_TYPES = (
+    {"f64": "double", "f32": "float", "b8": "uint8_t"}
+    | {short: f"{short}_t" for short in NARROW_FLOATS}
+    | {short: f"{name}_t" for name, short in _SHORT.items() if "int" in name}
+)
 _FUNCTIONS = {
     name: name for name in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "floor", "ceil")
 } | {"abs": "fabs", "rsqrt": "ex_rsqrt", "sigmoid": "ex_sigmoid"}
@@ -82,7 +86,7 @@ def converted(text: str, source: str, target: str) -> str:
     """A computed value of short type `source` as an element of short type `target`."""
     if target == source:
         return text
-    if target in ("f16", "bf16", "f32", "f64"):
+    if target in ("f32", "f64", *NARROW_FLOATS):
         return f"ex_{target}_from_{_float(source)}({text})"
     if target == "b8":
         return f"(({text}) != 0)"

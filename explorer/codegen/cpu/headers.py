@@ -16,7 +16,9 @@ from importlib.resources import files
 from explorer.codegen.cpu.elements import c_type
 
 _ALWAYS = ("base", "barrier", "launch", "arithmetic", "convert")
-_MASKS = {"f32": "int32_t", "f64": "int64_t"}
+# What vectors of a type are made of: integers of its size, and the size.
+_VECTORS = {"f32": ("int32_t", "4"), "f64": ("int64_t", "8")}
+_NARROW_LOADS = {"f16": "load16", "bf16": "load16", "e4m3": "load8"}
 
 
 @cache
@@ -29,8 +31,8 @@ def instance(name: str, **types: str) -> str:
     """A header with its type parameters replaced by short names of types."""
     text = header(name)
     for parameter, short in types.items():
-        text = text.replace(f"{parameter}_INT_T", _MASKS.get(short, ""))
-        text = text.replace(f"{parameter}_BYTES", str(int(short.lstrip("bf")) // 8))
+        integer, size = _VECTORS.get(short, ("", ""))
+        text = text.replace(f"{parameter}_INT_T", integer).replace(f"{parameter}_BYTES", size)
         text = text.replace(f"{parameter}_T", c_type(short))
         text = re.sub(rf"(?<![A-Za-z0-9]){parameter}(?![A-Za-z0-9])", short, text)
     return text
@@ -43,8 +45,8 @@ def runtime_text(needed: Iterable[str]) -> str:
     parts = [header(f"{name}.h") for name in _ALWAYS]
     for number in numbers:
         parts += [instance("vector.h", NUM=number), instance("load.h", NUM=number)]
-    if any(each[0] == "copy" and each[2] in ("f16", "bf16") for each in wanted):
-        parts.append(header("load16.h"))
+    loads = {_NARROW_LOADS.get(each[2]) for each in wanted if each[0] == "copy"}
+    parts += [header(f"{name}.h") for name in ("load16", "load8") if name in loads]
     for kind, number, other in (each for each in wanted if len(each) == 3):
         parameter = "IN" if kind == "copy" else "OUT"
         parts.append(instance(f"{kind}.h", **{"NUM": number, parameter: other}))

@@ -69,7 +69,7 @@ def element_loops(
 
 
 def stored_value(context: OpContext, value: Value, buffer: Buffer) -> str:
-    """A value as an element of a buffer; a 16-bit float on chip is rounded and held as f32."""
+    """A value as an element of a buffer; a narrow float on chip is rounded and held as f32."""
     place = context.places[buffer.name]
     text, source = context.values.text(value), compute_name(compute_dtype(value))
     if isinstance(value, Literal) and isinstance(value.value, float):

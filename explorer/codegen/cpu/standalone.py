@@ -8,7 +8,7 @@ Invariant: the kernel's text is the library's, byte for byte; only a main functi
 
 from __future__ import annotations
 
-from explorer.codegen.cpu.elements import c_type, short_name
+from explorer.codegen.cpu.elements import NARROW_FLOATS, c_type, short_name
 from explorer.codegen.cpu.headers import header
 from explorer.codegen.cpu.scalars import c_name, fixed
 from explorer.codegen.cpu.source import emit_c
@@ -28,7 +28,7 @@ def emit_standalone(program: Program, machine: Machine, tolerance: float) -> str
     )
     wide = "".join(
         f"#define ex_f64_of_{short}(x) "
-        + (f"ex_f32_from_{short}(x)" if short in ("f16", "bf16") else "(x)")
+        + (f"ex_f32_from_{short}(x)" if short in NARROW_FLOATS else "(x)")
         + "\n"
         for short in shorts
     )

@@ -91,9 +91,16 @@ def _elementwise(values: dict[str, tuple[str, Value]], inputs: dict[str, tuple[s
     return kernel, {name: array for name, (_, array) in inputs.items()}
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_every_16_bit_float_widens_exactly(kind: str) -> None:
-    bits = np.arange(1 << 16, dtype=np.uint16).view(dtype(kind).numpy)
+NARROW = ("float16", "bfloat16", "float8_e4m3")
+
+
+def _bits(kind: str) -> np.dtype:
+    return np.dtype(f"u{dtype(kind).numpy.itemsize}")
+
+
+@pytest.mark.parametrize("kind", NARROW)
+def test_every_narrow_float_widens_exactly(kind: str) -> None:
+    bits = np.arange(1 << 16).astype(_bits(kind)).view(dtype(kind).numpy)
     source, target = _tensor("X", kind, 256, 256), _tensor("Y", "float32", 256, 256)
     slot = Buffer("tile", (Const(256), Const(256)), dtype(kind), Scope.FRAGMENT)
     ops = (
@@ -105,7 +112,7 @@ def test_every_16_bit_float_widens_exactly(kind: str) -> None:
     np.testing.assert_array_equal(out["Y"].ravel(), bits.astype(np.float32))
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+@pytest.mark.parametrize("kind", NARROW)
 def test_narrowing_rounds_to_nearest_even(kind: str) -> None:
     rng = np.random.default_rng(3)
     bits = rng.integers(0, 1 << 32, 1 << 16, dtype=np.uint32)
@@ -121,12 +128,19 @@ def test_narrowing_rounds_to_nearest_even(kind: str) -> None:
         6e-8,
         2.98e-8,
         3.4e38,
+        448.0,
+        464.0,
+        464.01,
+        -0.0009765625,
+        0.0029296875,
     ]
     values = np.concatenate(
         [
             bits.view(np.float32),
             np.array(special, np.float32),
             rng.standard_normal(5000).astype(np.float32) * np.float32(2.0) ** -14,
+            rng.standard_normal(5000).astype(np.float32) * np.float32(2.0) ** -6,
+            rng.standard_normal(5000).astype(np.float32) * np.float32(2.0) ** 8,
             np.arange(0, 1 << 12).astype(np.float32) * np.float32(2.0) ** -25,
         ]
     )
@@ -136,9 +150,10 @@ def test_narrowing_rounds_to_nearest_even(kind: str) -> None:
     )
     out = run_program(_program(kernel), CPU, inputs)["Y"]
     expected = convert(values, dtype(kind))
-    nan = np.isnan(values)
+    nan = np.isnan(expected.astype(np.float32))
     assert np.isnan(out[nan].astype(np.float32)).all()
-    np.testing.assert_array_equal(out[~nan].view(np.uint16), expected[~nan].view(np.uint16))
+    bits = _bits(kind)
+    np.testing.assert_array_equal(out[~nan].view(bits), expected[~nan].view(bits))
 
 
 def test_float_arithmetic_is_the_interpreters() -> None:

@@ -1,4 +1,4 @@
-"""Fused, scaled and batched products on the cpu, with tails in every dimension."""
+"""Fused, scaled, batched and fp8 products on the cpu, with tails in every dimension."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", NAMES)
+CASES = [(name, kind) for name in NAMES for kind in ("float32", "bfloat16")]
+CASES += [(f"gemm{end}", "float8_e4m3") for end in ("", "_nt", "_tn", "_tt", "_promoted")]
+
+
+@pytest.mark.parametrize(("name", "kind"), CASES)
 def test_it_is_what_numpy_says(name: str, kind: str) -> None:
     workload = load_workload(name)
     sizes = SIZES | ({"Z": 3} if "Z" in workload.sizes else {})
