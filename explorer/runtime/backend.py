@@ -127,6 +127,7 @@ def runner_of(
     if machine == CPU.name:
         settle_peer_threads()
         stage = Stage(workload, problem, seed, doing)
+        doing("trying the peer")
         return Bench(stage, problem, workload.peer(machine, problem.dtype), tolerance, limit_s)
     from explorer.runtime.cuda.bench import CudaBench  # noqa: PLC0415
     from explorer.runtime.cuda.loaded import device_name  # noqa: PLC0415

@@ -5,8 +5,8 @@ monotonic clock, launch and wait included; the peer is timed in the same way. A 
 longer than SLOW_S has one sample, its second checked run. Peers run on as many
 threads as there are cores, each on a core of its own.
 
-Invariant: nothing is timed before its result agreed with the reference, and a result that is wrong
-after timing is wrong.
+Invariant: nothing is timed before its result agreed with the reference, the peer's included, and a
+result that is wrong after timing is wrong.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ class Bench:
     def __init__(
         self, stage: Stage, problem: Problem, peer: Peer | None, tolerance: float, limit_s: float
     ) -> None:
-        self._stage, self._problem, self._peer = stage, problem, peer
+        self._stage, self._problem = stage, problem
         self._tolerance, self._limit_s = tolerance, limit_s
         self._wait_limit_ms = max(1, int(limit_s * 500))
         self._last: Arrays = {}
+        self._peer = peer if peer is not None and self._is_right(peer) else None
 
     def measure(self, path: str, repeats: int, began: Callable[[int], None]) -> Outcome:
         """The outcome of a library; `began` is told of every step before it starts."""
@@ -119,6 +120,16 @@ class Bench:
         seconds = time.perf_counter() - started
         library.check(status)
         return self._stage.error(arrays), seconds
+
+    def _is_right(self, peer: Peer) -> bool:
+        """Whether a peer's result agrees with the reference; one that fails is not timed."""
+        arrays, _ = self._stage.next()
+        self._stage.poison(arrays)
+        try:
+            peer.run(self._problem, arrays)
+        except Exception:  # of a library that lacks this type, size or layout
+            return False
+        return self._stage.error(arrays) <= self._tolerance
 
     def _sample(self, run: Callable[[], None], seconds: float) -> float:
         """Mean microseconds of as many runs as take SAMPLE_S; one where runs compute in place."""

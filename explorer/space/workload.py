@@ -42,7 +42,9 @@ class Problem:
 
 @frozen
 class Peer:
-    """A library that does the same work: `run(arrays)` computes it once, in place or not.
+    """A library that does the same work: `run(problem, arrays)` computes the outputs in place.
+
+    Its result is checked as a kernel's is; one that fails, or is wrong, is not timed.
 
     `machine` names the machine on which it can be timed; `name` is printed. It is timed for the
     element types `dtypes`, all of them where it names none, and where the module `needs` is
@@ -77,6 +79,8 @@ class Hint:
 
 
 Hints: TypeAlias = tuple[Hint, ...] | Callable[[Problem], tuple[Hint, ...]]
+TileValues: TypeAlias = Mapping[str, tuple[int, ...]]
+Tiles: TypeAlias = TileValues | Callable[[Problem], TileValues]
 
 
 def tile_values(name: str, values: Any) -> tuple[int, ...]:
@@ -99,14 +103,21 @@ def _is_number(value: Any) -> bool:
     return number and -sys.float_info.max <= value <= sys.float_info.max
 
 
-def _tiles(given: Any) -> dict[str, dict[str, tuple[int, ...]]]:
-    well_formed = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
-    if not well_formed or not all(isinstance(sizes, Mapping) for sizes in given.values()):
+def _tiles(given: Any) -> dict[str, Tiles]:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise InputError(f"tiles gives the values of each Param per machine name, got {given!r}")
     return {
-        machine: {name: tile_values(f"{name} on {machine}", each) for name, each in sizes.items()}
-        for machine, sizes in given.items()
+        machine: each if callable(each) else _values_on(machine, each)
+        for machine, each in given.items()
     }
+
+
+def _values_on(machine: str, given: Any) -> TileValues:
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"tiles gives the values of each Param per machine name, on {machine} {_short(given)}"
+        )
+    return {name: tile_values(f"{name} on {machine}", each) for name, each in given.items()}
 
 
 def _workload_name(instance: Any, attribute: Any, value: Any) -> None:
@@ -150,10 +161,11 @@ class Workload:
     """A search problem.
 
     `kernel(problem)` traces the plain kernel with its tile sizes open. `tiles` gives the values of
-    each Param per machine name. `reference(problem, inputs)` computes the outputs in float64.
-    `inputs(problem, rng)` draws random inputs. `work(problem)` is the operations of one run, and
-    `unit` their name (FLOP or B). `tolerance` bounds ||out - ref|| / ||ref|| per dtype name, and
-    `tolerance_on` where a machine computes in another precision, per machine and dtype name.
+    each Param per machine name; a function gives those of a problem. `reference(problem, inputs)`
+    computes the outputs in float64. `inputs(problem, rng)` draws random inputs. `work(problem)` is
+    the operations of one run, and `unit` their name (FLOP or B). `tolerance` bounds
+    ||out - ref|| / ||ref|| per dtype name, and `tolerance_on` where a machine computes in another
+    precision, per machine and dtype name.
     `hints` are tried first, per machine name, or "machine dtype" for one element type; a function
     gives those of a problem.
     `usual_dtypes` is the element type per machine name where none is asked for; elsewhere it is
@@ -166,7 +178,7 @@ class Workload:
     name: str = field(validator=_workload_name)
     sizes: Mapping[str, int] = field(validator=[_mapping, _positive_sizes])
     kernel: Callable[[Problem], Kernel] = field(validator=_function)
-    tiles: Mapping[str, Mapping[str, tuple[int, ...]]] = field(converter=_tiles)
+    tiles: Mapping[str, Tiles] = field(converter=_tiles)
     inputs: Callable[[Problem, np.random.Generator], Arrays] = field(validator=_function)
     reference: Callable[[Problem, Arrays], Arrays] = field(validator=_function)
     work: Callable[[Problem], float] = field(validator=_function)
@@ -183,6 +195,18 @@ class Workload:
         """The largest ||out - ref|| / ||ref|| that is right."""
         there = self.tolerance_on.get(machine, {})
         return there.get(element.name, self.tolerance[element.name])
+
+    def tiles_of(self, machine: str, problem: Problem) -> TileValues:
+        """The values of each tile size for a problem; InputError where the machine has none."""
+        found = self.tiles.get(machine)
+        if found is None:
+            raise InputError(
+                f"{self.name} has no tile sizes for {machine}: "
+                f"it has them for {', '.join(self.tiles)}"
+            )
+        if not callable(found):
+            return found
+        return _values_on(machine, self._guarded("tiles", found, problem))
 
     def suggestions(self, machine: str, problem: Problem) -> tuple[Hint, ...]:
         """The hints for a problem on a machine."""

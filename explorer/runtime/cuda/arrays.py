@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from explorer.errors import InputError
 from explorer.ir.dtypes import DType, dtype
 from explorer.runtime.cuda.cublas import matmul
+from explorer.runtime.cuda.elementwise import assign
 
 _BITS = {"bfloat16": np.uint16, "float16": np.uint16, "float8_e4m3": np.uint8}
 
 
 class DeviceArray:
-    """A row-major matrix on the device, or the transpose of one."""
+    """A row-major array on the device, or one whose last two axes have changed places."""
 
     __array_priority__ = 1000
 
@@ -30,9 +32,9 @@ class DeviceArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents, transposed where the array is."""
+        """Extents, the last two in the order in which they are used."""
         shape: tuple[int, ...] = tuple(self.bits.shape)
-        return tuple(reversed(shape)) if self.transposed else shape
+        return (*shape[:-2], *reversed(shape[-2:])) if self.transposed else shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -41,7 +43,14 @@ class DeviceArray:
 
     @property
     def T(self) -> DeviceArray:  # noqa: N802 - NumPy's name
-        """The transpose, without a copy."""
+        """The transpose of a matrix, without a copy."""
+        return self.swapaxes(0, 1)
+
+    def swapaxes(self, axis: int, other: int) -> DeviceArray:
+        """The array with its last two axes exchanged, without a copy."""
+        rank = len(self.bits.shape)
+        if sorted((axis % rank, other % rank)) != [rank - 2, rank - 1]:
+            raise InputError(f"a device array of rank {rank} exchanges its last two axes only")
         return DeviceArray(self.bits, self.element, not self.transposed)
 
     def astype(self, target: Any, copy: bool = True) -> Any:
@@ -50,11 +59,20 @@ class DeviceArray:
         if wanted == self.dtype:
             return self
         wide = widened(self.bits, self.element).astype(wanted, copy=False)
-        return wide.T if self.transposed else wide
+        return wide.swapaxes(-2, -1) if self.transposed else wide
 
-    def reduced_product(self, other: DeviceArray, out: DeviceArray) -> None:
-        """out <- self other in tf32, as tensor cores read float32 operands."""
-        matmul(self, other, out, reduced=True)
+    def reduced_product(
+        self, other: DeviceArray, out: DeviceArray, alpha: float = 1.0, beta: float = 0.0
+    ) -> None:
+        """out <- alpha self other + beta out, float32 read as tf32, as tensor cores do."""
+        matmul(self, other, out, alpha, beta, reduced=self.element.name == "float32")
+
+    def assign(self, expression: str, **operands: DeviceArray) -> None:
+        """Set every element to a C expression of the operands' elements, in one kernel.
+
+        It is computed in float32. An operand with one dimension less is the same for every row.
+        """
+        assign(self.element, expression, self.bits, {n: each.bits for n, each in operands.items()})
 
     def __matmul__(self, other: Any) -> Any:
         product: Any = np.matmul
@@ -69,7 +87,7 @@ class DeviceArray:
         if out is None:
             import cupy  # noqa: PLC0415
 
-            shape = (left.shape[0], right.shape[1])
+            shape = (*left.shape[:-1], right.shape[-1])
             out = DeviceArray(cupy.empty(shape, self.bits.dtype), self.element)
         matmul(left, right, out)
         return out

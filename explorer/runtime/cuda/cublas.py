@@ -24,7 +24,7 @@ _PLAIN, _TRANSPOSED = 0, 1
 
 
 class Matrix(Protocol):
-    """A row-major matrix on the device, or the transpose of one."""
+    """A row-major matrix on the device, or a batch of them, or the transposes of such."""
 
     @property
     def element(self) -> DType: ...
@@ -36,40 +36,46 @@ class Matrix(Protocol):
     def bits(self) -> Any: ...
 
 
-def matmul(left: Matrix, right: Matrix, out: Matrix, reduced: bool = False) -> None:
-    """out <- left right, both operands possibly transposed views, out row-major.
+def matmul(
+    left: Matrix,
+    right: Matrix,
+    out: Matrix,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    reduced: bool = False,
+) -> None:
+    """out <- alpha left right + beta out, operands possibly transposed views, out row-major.
 
-    `reduced` lets float32 operands be read as tf32.
+    A first dimension counts products, which one call computes. `reduced` lets float32 operands be
+    read as tf32.
     """
     from cupy.cuda import device  # noqa: PLC0415
     from cupy_backends.cuda.libs import cublas  # noqa: PLC0415
 
     name = left.element.name
     kind = _DATA_TYPES.get(name)
-    if kind is None or out.transposed:
+    if kind is None or {right.element, out.element} != {left.element} or out.transposed:
         raise InputError(f"cublas: no product of {name} arrays into {out.element}")
-    rows, depth = left.shape
-    columns = right.shape[1]
-    one, zero = np.array(1, np.float32), np.array(0, np.float32)
-    handle = device.get_cublas_handle()
-    cublas.gemmEx(
-        handle,
+    batch, (rows, depth) = left.shape[:-2], left.shape[-2:]
+    columns = right.shape[-1]
+    shapes = right.shape, out.shape
+    if len(batch) > 1 or shapes != ((*batch, depth, columns), (*batch, rows, columns)):
+        raise InputError(f"cublas: no product of {left.shape} and {right.shape} into {out.shape}")
+    scale, keep = np.array(alpha, np.float32), np.array(beta, np.float32)
+    product = cublas.gemmStridedBatchedEx if batch else cublas.gemmEx
+    product(
+        device.get_cublas_handle(),
         _operation(right),
         _operation(left),
         columns,
         rows,
         depth,
-        one.ctypes.data,
-        right.bits.data.ptr,
-        kind,
-        _pitch(right),
-        left.bits.data.ptr,
-        kind,
-        _pitch(left),
-        zero.ctypes.data,
-        out.bits.data.ptr,
-        kind,
-        columns,
+        scale.ctypes.data,
+        *_place(right, kind),
+        *_place(left, kind),
+        keep.ctypes.data,
+        *_place(out, kind),
+        *batch,
         _COMPUTE_TF32 if reduced else _COMPUTE_FLOAT32,
         _ALGORITHM_DEFAULT,
     )
@@ -79,7 +85,11 @@ def _operation(array: Matrix) -> int:
     return _TRANSPOSED if array.transposed else _PLAIN
 
 
-def _pitch(array: Matrix) -> int:
-    """Elements from a row to the next; of a single row, its length."""
-    rows, columns = array.bits.shape
-    return int(array.bits.strides[0]) // int(array.bits.itemsize) if rows > 1 else int(columns)
+def _place(array: Matrix, kind: int) -> tuple[int, ...]:
+    """Address, type and leading dimension; of a batch also the elements to the next matrix.
+
+    The leading dimension is what lies from a row to the next; of a single row, its length.
+    """
+    *_, rows, columns = array.bits.shape
+    *apart, pitch, _ = (int(each) // int(array.bits.itemsize) for each in array.bits.strides)
+    return int(array.bits.data.ptr), kind, pitch if rows > 1 else int(columns), *apart

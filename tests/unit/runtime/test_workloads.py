@@ -18,19 +18,35 @@ def test_the_gemm_workloads_are_found_by_name() -> None:
     assert load_workload("gemm").problem().sizes == (("M", 1024), ("N", 1024), ("K", 1024))
 
 
-@pytest.mark.parametrize("name", ["gemm", "gemm_nt", "gemm_tn", "gemm_tt"])
-@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "float64"])
+ON_CPU = [
+    (name, kind)
+    for name in bundled_workloads()
+    for kind in load_workload(name).dtypes
+    if load_workload(name).peer("cpu", dtype(kind)) is not None
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), ON_CPU)
 def test_the_peer_computes_the_reference(name: str, kind: str) -> None:
     workload = load_workload(name)
     problem = workload.problem({"M": 5, "N": 6, "K": 7}, kind)
     arrays = workload.inputs(problem, np.random.default_rng(0))
     expected = workload.reference(problem, arrays)["C"]
-    arrays["C"] = np.zeros((5, 6), problem.dtype.numpy)
-    peer = workload.peer("cpu", dtype("float32"))
+    arrays["C"] = np.zeros(expected.shape, workload.trace(problem).buffer("C").dtype.numpy)
+    peer = workload.peer("cpu", problem.dtype)
     assert peer is not None
     peer.run(problem, arrays)
     off = np.linalg.norm(arrays["C"].astype(np.float64) - expected)
     assert off <= workload.tolerance[kind] * np.linalg.norm(expected)
+
+
+def test_every_product_has_a_peer_on_the_h200() -> None:
+    for name in bundled_workloads():
+        workload = load_workload(name)
+        here = "h200" in workload.tiles
+        for kind in ("float32", "float16", "bfloat16") if here else ():
+            if kind in workload.dtypes:
+                assert workload.peer("h200", dtype(kind)), f"{name} {kind}"
 
 
 def test_a_workload_in_a_file_is_found_by_its_name(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from explorer.runtime import load_workload
 from explorer.runtime.cuda.bench import CudaBench
 from explorer.runtime.cuda.timing import MARGIN, Timer
 from explorer.space import Peer
-from tests.support.host_cupy import Waiting, host_cupy
+from tests.support.host_cupy import Waiting, host_modules
 
 CASES = (
     ("gemm_nt", "bfloat16", {}),
@@ -29,7 +29,8 @@ CASES = (
 
 @pytest.fixture(autouse=True)
 def _on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", host_cupy())
+    for name, module in host_modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(Waiting, "waits", [])
 
 
@@ -78,8 +79,17 @@ def test_a_peer_that_fails_is_not_timed() -> None:
         raise RuntimeError("not for this type")
 
     assert opened("gemm_nt", "bfloat16", {}, fail)._peer_runs() is None
-    runs: Any = opened("gemm_nt", "bfloat16", {})._peer_runs()
-    assert runs
+
+
+def test_a_peer_that_is_wrong_is_not_timed() -> None:
+    def times(factor: float) -> Callable[..., None]:
+        return lambda _, arrays: arrays["A"].reduced_product(arrays["B"].T, arrays["C"], factor)
+
+    nothing: Any = opened("gemm_batched", "float16", {"Z": 3})
+    assert nothing._peer_runs() is None, "it left the poison where it was"
+    assert opened("gemm_nt", "bfloat16", {}, times(0.9))._peer_runs() is None
+    runs: Any = opened("gemm_nt", "bfloat16", {}, times(1.0))._peer_runs()
+    assert len(runs) > 1, "one for each set of tensors"
 
 
 def test_the_device_waits_until_a_slow_host_has_enqueued_everything() -> None:

@@ -50,6 +50,27 @@ def test_tile_values_may_be_any_sequence() -> None:
     assert small_workload(tiles={"cpu": {"m": range(8, 25, 8)}}).tiles["cpu"]["m"] == (8, 16, 24)
 
 
+def test_tile_values_may_follow_the_problem() -> None:
+    toy = small_workload(tiles={"cpu": lambda problem: {"block_M": range(1, problem["M"], 32)}})
+    assert toy.tiles_of("cpu", toy.problem({"M": 65}))["block_M"] == (1, 33)
+    with pytest.raises(InputError, match="toy has no tile sizes for h200: it has them for cpu"):
+        toy.tiles_of("h200", toy.problem())
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (fail, r"toy\.tiles raised ValueError: two lines"),
+        (lambda _: (64,), r"per machine name, on cpu \(64,\)"),
+        (lambda _: {"block_M": (0,)}, "tile size block_M on cpu has the values"),
+    ],
+)
+def test_a_function_of_tile_values_is_checked(function: Any, message: str) -> None:
+    toy = small_workload(tiles={"cpu": function})
+    with pytest.raises(InputError, match=message):
+        toy.tiles_of("cpu", toy.problem())
+
+
 def test_a_dtype_without_tolerance_or_name() -> None:
     toy = small_workload(tolerance={"bfloat16": 1e-2})
     with pytest.raises(InputError, match=r"toy has no tolerance for float32: it has.* bfloat16"):
