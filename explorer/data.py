@@ -21,6 +21,7 @@ from cattrs.strategies import configure_tagged_union
 from explorer.errors import InputError, RecordError
 
 FORMAT_VERSION = 1
+WIDTH = 99
 T = TypeVar("T")
 
 _converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
@@ -68,10 +69,45 @@ def structure(value: Any, kind: type[T], error: type[InputError] = RecordError) 
         raise error(f"not a valid {kind.__name__}: {reasons[0] if reasons else problem}") from None
 
 
-def dumps(value: Any, indent: int | None = 2) -> str:
-    """The JSON document of an attrs object, with its format version."""
-    document = {"format": type(value).__name__, "version": FORMAT_VERSION}
-    return json.dumps(document | {"value": unstructure(value)}, indent=indent) + "\n"
+def dumps(value: Any) -> str:
+    """The JSON document of an attrs object, with its format version; a line holds what fits."""
+    return _folded(_document(value), 0) + "\n"
+
+
+def dumps_line(value: Any) -> str:
+    """The document of `dumps` as one line, without its end."""
+    return json.dumps(_document(value))
+
+
+def _document(value: Any) -> dict[str, Any]:
+    return {
+        "format": type(value).__name__,
+        "version": FORMAT_VERSION,
+        "value": unstructure(value),
+    }
+
+
+def _folded(value: Any, depth: int, before: int = 0) -> str:
+    """JSON that is broken where it would be wider than `WIDTH`; a list fills its lines.
+
+    It stands `depth` levels deep, behind `before` characters of a name.
+    """
+    flat = json.dumps(value)
+    if 2 * depth + before + len(flat) < WIDTH or not isinstance(value, dict | list | tuple):
+        return flat
+    inner, outer = "\n" + "  " * (depth + 1), "\n" + "  " * depth
+    if isinstance(value, dict):
+        heads = [(f"{json.dumps(name)}: ", each) for name, each in value.items()]
+        parts = [head + _folded(each, depth + 1, len(head)) for head, each in heads]
+        return "{" + inner + f",{inner}".join(parts) + outer + "}"
+    lines: list[str] = []
+    for part in (_folded(each, depth + 1) for each in value):
+        room = WIDTH - 2 * (depth + 1) - len(part) - len(", ,")
+        if lines and "\n" not in lines[-1] + part and len(lines[-1]) <= room:
+            lines[-1] += f", {part}"
+        else:
+            lines.append(part)
+    return "[" + inner + f",{inner}".join(lines) + outer + "]"
 
 
 def loads(text: str, kind: type[T], error: type[InputError] = RecordError) -> T:

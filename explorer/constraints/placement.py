@@ -1,6 +1,6 @@
 """Offsets of all on-chip buffers, chosen by the solver: the smallest footprint, with its proof.
 
-Blocks of bytes that may not share (`program.lifetimes`) lie apart; those that may share row by row
+Blocks of bytes that may not share (`program.sharing`) lie apart; those that may share row by row
 lie apart or start together; the rest is free. The total is at least the weight of any set of
 blocks of which no two may share, and the search stops there; above it the solver is asked for less
 until it refuses. What the solver leaves open within its effort is `not proven`, never infeasible.
@@ -32,8 +32,9 @@ from explorer.program.arrange import (
     settled,
     sunk_orders,
 )
-from explorer.program.lifetimes import Request, Requests, Sharing, requests_of
 from explorer.program.nodes import Program
+from explorer.program.requests import Request, Requests, requests_of
+from explorer.program.sharing import Sharing
 
 # Deterministic effort of the solver for one memory: about a second. What follows is for the looks
 # of the answer and may take a share of that for each wish.

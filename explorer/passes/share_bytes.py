@@ -15,8 +15,8 @@ from explorer.machine import Machine
 from explorer.memory.placement import Placement
 from explorer.passes.sync_warps import Sharers, Syncer, read_names
 from explorer.program.arrange import packed_in_order, placement_of
-from explorer.program.lifetimes import requests_of
 from explorer.program.nodes import Program, RoleProgram
+from explorer.program.requests import requests_of
 
 
 def share_bytes(program: Program, machine: Machine, placement: Placement | None = None) -> Program:

@@ -22,9 +22,10 @@ from explorer.machine import Machine, Scope
 from explorer.memory.footprint import aligned
 from explorer.memory.packing import allocated_columns
 from explorer.memory.placement import TENSOR_ADDRESS, Footprint, PlacedBuffer, Placement
-from explorer.program.lifetimes import Request, Requests, Sharing
 from explorer.program.nodes import Program
+from explorer.program.requests import Request, Requests
 from explorer.program.shared import bump_layout
+from explorer.program.sharing import Sharing
 
 Shared: TypeAlias = Mapping[frozenset[str], Sharing]
 

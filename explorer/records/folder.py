@@ -25,7 +25,7 @@ from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
 
-from explorer.data import dumps, loads
+from explorer.data import dumps, dumps_line, loads
 from explorer.errors import RecordError
 from explorer.records.environment import Environment
 from explorer.records.files import append_line, drop_torn_line, whole_lines, write_atomic, writing
@@ -89,7 +89,7 @@ class RunFolder:
         drop_torn_line(path / STUDY)
         trials = read_trials(path)
         if trials and not (path / LOG).exists():
-            lines = [dumps(trial, indent=None).rstrip("\n") + "\n" for trial in trials]
+            lines = [f"{dumps_line(trial)}\n" for trial in trials]
             write_atomic(path / LOG, "".join(lines))
         return cls(path, info, trials, lock)
 
@@ -100,7 +100,7 @@ class RunFolder:
 
     def append(self, trial: Trial) -> None:
         """Keep a finished trial; it survives any kill from here on."""
-        append_line(self.path / LOG, dumps(trial, indent=None).rstrip("\n"))
+        append_line(self.path / LOG, dumps_line(trial))
         self.trials.append(trial)
 
     def update(self, info: RunInfo) -> None:

@@ -19,8 +19,8 @@ from explorer.machine import CPU, H200, Machine, Scope
 from explorer.memory.placement import Placement
 from explorer.passes.share_bytes import share_bytes
 from explorer.program.arrange import Packing, Shared, in_order, placement_of
-from explorer.program.lifetimes import Request, requests_of
 from explorer.program.nodes import Program
+from explorer.program.requests import Request, requests_of
 from explorer.program.shared import bump_layout
 from explorer.program.simulator import simulate, trace
 from explorer.program.verdict import Finished, Race

@@ -19,7 +19,8 @@ from explorer.memory.packing import allocated_columns
 from explorer.memory.placement import ALWAYS, BARRIERS, TENSOR_ADDRESS
 from explorer.passes import materialize
 from explorer.program.arrange import Packing, broken_pair, in_order, least_bytes
-from explorer.program.lifetimes import Request, Sharing
+from explorer.program.requests import Request
+from explorer.program.sharing import Sharing
 from explorer.schedule.bound import Schedule, bind
 from explorer.schedule.extensions import Launch
 from tests.support.placed import STAGING, attention_program, staged_gemm

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
-from explorer.data import digest, dumps, identifier, loads
+from explorer.data import WIDTH, digest, dumps, dumps_line, identifier, loads
 from explorer.errors import RecordError, ScheduleError
+from explorer.machine import H200, Machine
 from explorer.schedule.ws import WSPipeline, WSRole, WSSchedule, WSScope, WSSync
 
 
@@ -25,6 +26,18 @@ def schedule() -> WSSchedule:
 def test_round_trip() -> None:
     assert loads(dumps(schedule()), WSSchedule) == schedule()
     assert digest(schedule()) == digest(loads(dumps(schedule()), WSSchedule))
+
+
+def test_a_document_is_broken_only_where_it_is_wide() -> None:
+    text = dumps(schedule())
+    assert json.loads(text) == json.loads(dumps_line(schedule()))
+    assert all(len(line) <= WIDTH for line in text.splitlines())
+    assert '\n    "pipelines": [{"name": "buf", "buffers": ["As"], "depth": 2}],\n' in text
+    assert "\n" not in dumps_line(schedule())
+    shapes = dumps(H200)
+    assert loads(shapes, Machine) == H200
+    assert max(map(len, shapes.splitlines())) <= WIDTH
+    assert len(shapes.splitlines()) < len(H200.matrix_shapes) + 20, "several shapes a line"
 
 
 def corrupt(change: object) -> str:

@@ -11,8 +11,10 @@ from explorer.ir.nodes import Buffer, Region
 from explorer.machine import CPU, H200, Machine, Scope
 from explorer.memory.placement import ALWAYS, BARRIERS, Lifetime
 from explorer.program.handover import after, all_after, all_before, before, exactly, least
-from explorer.program.lifetimes import Sharing, lifetimes, op_order, requests_of, rows_of
+from explorer.program.lifetimes import lifetimes, op_order
 from explorer.program.nodes import Drain, Exec, For, Program, Signal, Skip, Step, Wait, When
+from explorer.program.requests import requests_of
+from explorer.program.sharing import Sharing, rows_of
 from explorer.program.steps import executed
 from explorer.schedule.extensions import (
     CopyRoute,
