@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -37,25 +38,25 @@ def show(
         Path | None, typer.Option(help="of a SPACE: file to draw the memory map to")
     ] = None,
     as_json: Annotated[bool, JSON] = False,
-) -> None:
+) -> int:
     """Print a recorded run, or a schedule: what every role does, side by side.
 
     Of a run folder: the verdict, the extremes, the environment and the best schedule. Of a space:
     the schedule in a file, or a legal one that the solver builds and nothing timed. A schedule is
     shown with iteration offsets, barriers and their arrive counts, slots and parities, and where
-    every on-chip buffer lies.
+    every on-chip buffer lies. Of one that is not legal the broken rules are shown too, and the
+    exit code is 1.
     """
-    from explorer.cli.memory import print_memory  # noqa: PLC0415
     from explorer.cli.role_programs import (  # noqa: PLC0415
         print_best_roles,
-        print_roles,
+        print_schedule,
         schedule_of,
     )
     from explorer.cli.text import print_result, print_run  # noqa: PLC0415
+    from explorer.constraints import check as check_schedule  # noqa: PLC0415
     from explorer.machine import machine_named  # noqa: PLC0415
     from explorer.records import load  # noqa: PLC0415
     from explorer.runtime import load_workload  # noqa: PLC0415
-    from explorer.schedule.printer import show_schedule  # noqa: PLC0415
     from explorer.tune import result_of  # noqa: PLC0415
     from explorer.tune.pipes import is_report  # noqa: PLC0415
 
@@ -67,16 +68,17 @@ def show(
 
             if figure is not None:
                 raise InputError(f"--figure: buffers of {machine} are placed by its compiler")
-            show_space(source, machine, parse_sizes(size or []), dtype, schedule, as_json)
-            return
+            sizes = parse_sizes(size or [])
+            return show_space(source, machine, sizes, dtype, schedule, as_json)
         kernel, found, target = schedule_of(workload, machine, size or [], dtype, schedule)
+        broken = check_schedule(kernel, found, target).violations
+        for violation in broken:
+            print(violation, file=sys.stderr if as_json else sys.stdout)
         if as_json:
             print(dumps(found))
-            return
-        print(show_schedule(found), end="")
-        print_roles(kernel, found, target, block, lines)
-        print_memory(kernel, found, target, figure)
-        return
+        else:
+            print_schedule(kernel, found, target, block, lines, figure, legal=not broken)
+        return 1 if broken else 0
     if schedule or size or dtype or figure:
         raise InputError(
             f"{source} is no space and holds its own schedule: leave out --schedule, --size, "
@@ -86,15 +88,16 @@ def show(
         from explorer.cli.pipe_commands import show_predicted  # noqa: PLC0415
 
         show_predicted(folder, as_json)
-        return
+        return 0
     run = load(folder)
     result = result_of(run)
     if as_json:
         print(result.json_text())
-        return
+        return 0
     print_result(result)
     print_run(run)
     print_best_roles(run, block, lines)
+    return 0
 
 
 def _is_space(source: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,13 +50,17 @@ def show_space(
     dtype: str | None,
     schedule: Path | None,
     as_json: bool,
-) -> None:
+) -> int:
     """`explorer show` of a space: the schedule in a file, or the predicted candidates."""
+    request = Request(space, machine=machine, sizes=sizes, dtype=dtype)
     if schedule is None:
-        tune_predicted(Request(space, machine=machine, sizes=sizes, dtype=dtype), as_json)
-        return
+        return tune_predicted(request, as_json)
     found = _read(schedule)
+    report = check_schedule(request, found)
+    for violation in report.violations:
+        print(violation, file=sys.stderr if as_json else sys.stdout)
     print(dumps(found) if as_json else show_pipe_schedule(found), end="")
+    return 0 if report.ok else 1
 
 
 def check_predicted(

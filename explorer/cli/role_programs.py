@@ -13,6 +13,7 @@ from explorer.machine import Machine, machine_named
 from explorer.passes.show import show_schedule
 from explorer.records import Run, read_schedule
 from explorer.schedule.bound import Schedule
+from explorer.schedule.printer import show_schedule as schedule_text
 from explorer.space import Workload, space_of
 
 # Narrower columns fold almost every line, and wider ones are not read in one glance.
@@ -27,6 +28,27 @@ def print_roles(
     least, most = WIDTHS
     width = min(max(shutil.get_terminal_size((120, 24)).columns, least), most)
     print(show_schedule(kernel, schedule, machine, block, lines, width), end="")
+
+
+def print_schedule(
+    kernel: Kernel,
+    schedule: Schedule,
+    machine: Machine,
+    block: int,
+    lines: int,
+    figure: Path | None,
+    legal: bool,
+) -> None:
+    """Print a schedule, its role programs and its memory; of an illegal one what can be made."""
+    print(schedule_text(schedule), end="")
+    try:
+        print_roles(kernel, schedule, machine, block, lines)
+        print_memory(kernel, schedule, machine, figure)
+    except Exception as problem:  # passes take for granted what the rules say
+        if legal:
+            raise
+        told = str(problem).split("\n", maxsplit=1)[0]
+        print(f"no role programs: {told or type(problem).__name__}")
 
 
 def print_best_roles(run: Run, block: int = 0, lines: int = LINES) -> None:

@@ -197,6 +197,12 @@ __all__ = [
 ]
 
 
+# Names of TileLang that look like others here and mean something else.
+_SAID_OTHERWISE = {
+    "alloc_var": "a variable is a buffer of one element, x = T.alloc_local((1,), dtype) and x[0]",
+}
+
+
 class UnknownName(KernelError, AttributeError):
     """A name that the surface does not have."""
 
@@ -206,6 +212,8 @@ def __getattr__(name: str) -> Any:
         return SURFACE_TYPES[name]
     if name.startswith("__"):
         raise AttributeError(name)
+    if name in _SAID_OTHERWISE:
+        raise UnknownName(f"T.{name} is not part of the language: {_SAID_OTHERWISE[name]}")
     close = difflib.get_close_matches(name, (*__all__, *SURFACE_TYPES), n=2, cutoff=0.75)
     hint = f"did you mean {' or '.join('T.' + each for each in close)}?" if close else "see dir(T)"
     raise UnknownName(f"T.{name} is not part of the language: {hint}")

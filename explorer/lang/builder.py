@@ -66,7 +66,7 @@ class Builder:
     grid: tuple[tuple[str, Expr], ...] = ()
     threads: Expr | None = None
     annotations: list[Annotation] = field(factory=list)
-    pools: list[KernelPool] = field(factory=list)
+    pools: list[KernelPool[Any]] = field(factory=list)
     schedule: WSSchedule | None = None
     scalars: list[str] = field(factory=list)
     frames: list[Frame] = field(factory=list)

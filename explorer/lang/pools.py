@@ -10,7 +10,7 @@ on sizes that are still open stay with the kernel.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from attrs import evolve
 
@@ -33,16 +33,7 @@ from explorer.memory.swizzle import SwizzleMode
 from explorer.memory.tmem_layouts import identity_layout
 
 _SHARED_NAMES = ("shared.dyn", "shared")
-
-
-class KernelPool(Protocol):
-    """A pool that a kernel uses; `where` is the file and the line of its creation."""
-
-    @property
-    def where(self) -> tuple[str, int]: ...
-
-    def finished(self) -> Pool:
-        """Its record, when the kernel's body is complete."""
+Granted = TypeVar("Granted", Allocation, TmemAllocation)
 
 
 def _buffer(what: str, granted: Allocation | TmemAllocation, scope: Scope) -> BufferRef:
@@ -58,7 +49,54 @@ def _open(ledger: Sequence[Obligation]) -> Iterator[PoolCondition]:
     return (PoolCondition(each.rule, each.holds, each.message) for each in ledger)
 
 
-class SMEMPool:
+class _Allocator(Protocol):
+    """What the allocators of both memories say of their cursor."""
+
+    @property
+    def offset(self) -> IntLike: ...
+    @property
+    def max_offset(self) -> IntLike: ...
+
+
+class KernelPool(Generic[Granted]):
+    """What a pool of either memory is in a kernel: a name, a line of it, and what it gave out.
+
+    `where` is the file and the line of its creation.
+    """
+
+    def __init__(self, title: str, scope: Scope, allocator: _Allocator) -> None:
+        builder = current(title)
+        self._title, self._scope, self._allocator = title, scope, allocator
+        self._granted: list[tuple[BufferRef, Granted]] = []
+        self._name = ""
+        self.where = builder.trail.here()
+        builder.pools.append(self)
+
+    def bind_name(self, name: str) -> None:
+        """Take the name of the variable that holds it."""
+        self._name = self._name or current(self._title).claim(name, "pool")
+
+    @property
+    def offset(self) -> IntLike:
+        """The cursor: bytes of shared memory, columns of tensor memory."""
+        return self._allocator.offset
+
+    @property
+    def max_offset(self) -> IntLike:
+        """The high-water mark; 0 for a pool that divides a buffer."""
+        return self._allocator.max_offset
+
+    def _give(self, what: str, granted: Granted) -> BufferRef:
+        ref = _buffer(what, granted, self._scope)
+        self._granted.append((ref, granted))
+        return ref
+
+    def finished(self) -> Pool:
+        """Its record, when the kernel's body is complete."""
+        raise NotImplementedError
+
+
+class SMEMPool(KernelPool[Allocation]):
     """A bump allocator over shared memory.
 
     Without `ptr` the pool owns its memory, and `commit` follows the last allocation. `ptr` is a
@@ -74,25 +112,8 @@ class SMEMPool:
             raise located(f"T.SMEMPool takes a shared buffer as ptr, got {ptr!r}")
         self._base = ptr
         self._pool = smem_pool.SMEMPool() if ptr is None else smem_pool.SMEMPool(ptr)
-        self._granted: list[tuple[BufferRef, Allocation]] = []
         self._words: set[str] = set()
-        self._name = ""
-        self.where = builder.trail.here()
-        builder.pools.append(self)
-
-    def bind_name(self, name: str) -> None:
-        """Take the name of the variable that holds it."""
-        self._name = self._name or current("T.SMEMPool").claim(name, "pool")
-
-    @property
-    def offset(self) -> IntLike:
-        """The cursor, in bytes."""
-        return self._pool.offset
-
-    @property
-    def max_offset(self) -> IntLike:
-        """The high-water mark, in bytes; 0 with a `ptr`."""
-        return self._pool.max_offset
+        super().__init__("T.SMEMPool", Scope.SHARED, self._pool)
 
     def alloc(
         self,
@@ -143,11 +164,6 @@ class SMEMPool:
         """The allocator itself."""
         return self._pool
 
-    def _give(self, what: str, allocation: Allocation) -> BufferRef:
-        ref = _buffer(what, allocation, Scope.SHARED)
-        self._granted.append((ref, allocation))
-        return ref
-
     def finished(self) -> Pool:
         """The pool's record; MemoryPlanError where it is not committed, or was too early."""
         name = self._name or "pool"
@@ -191,7 +207,7 @@ class SMEMPool:
         return const(size)
 
 
-class TMEMPool:
+class TMEMPool(KernelPool[TmemAllocation]):
     """A bump allocator over `total_cols` columns of tensor memory, all of which are allocated.
 
     The base column is written to a word of `pool`, 4 bytes, or to `tmem_addr`, a shared buffer or
@@ -225,29 +241,12 @@ class TMEMPool:
         self._address: Any = tmem_addr
         if tmem_addr is None and pool is not None:
             self._address = pool.address_word(pool.pool.allocations[-1])
-        self._granted: list[tuple[BufferRef, TmemAllocation]] = []
-        self._name = ""
-        self.where = builder.trail.here()
-        builder.pools.append(self)
-
-    def bind_name(self, name: str) -> None:
-        """Take the name of the variable that holds it."""
-        self._name = self._name or current("T.TMEMPool").claim(name, "pool")
+        super().__init__("T.TMEMPool", Scope.TMEM, self._pool)
 
     @property
     def addr(self) -> Any:
         """The word that holds the base column; what `tmem_addr` gave, where that is no buffer."""
         return self._address[0] if isinstance(self._address, BufferRef) else self._address
-
-    @property
-    def offset(self) -> IntLike:
-        """The cursor, in columns."""
-        return self._pool.offset
-
-    @property
-    def max_offset(self) -> IntLike:
-        """The high-water mark, in columns."""
-        return self._pool.max_offset
 
     def alloc(
         self,
@@ -282,11 +281,6 @@ class TMEMPool:
     def dealloc(self) -> None:
         """Let `dealloc_warp` give up the permit and free all columns; once, after commit."""
         self._pool.dealloc()
-
-    def _give(self, what: str, allocation: TmemAllocation) -> BufferRef:
-        ref = _buffer(what, allocation, Scope.TMEM)
-        self._granted.append((ref, allocation))
-        return ref
 
     def finished(self) -> Pool:
         """The pool's record; MemoryPlanError where it is not committed, or not freed."""

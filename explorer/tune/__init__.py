@@ -4,9 +4,11 @@ from explorer.tune.ablation import Ladder, ablate_case
 from explorer.tune.bench import BenchRequest, BenchWatcher, bench_suite
 from explorer.tune.compile_only import COMPILED, Compiled, CompileReport, compile_only
 from explorer.tune.device import Device, DeviceEvaluator
+from explorer.tune.legal import first_legal
 from explorer.tune.pipes import PipeCandidate, PipeReport, tune_pipes
+from explorer.tune.request import Request, problem_of
 from explorer.tune.result import TuneResult, outcome_counts, result_of
-from explorer.tune.run import Request, Watcher, first_legal, problem_of, replay_run, tune
+from explorer.tune.run import Watcher, replay_run, tune
 from explorer.tune.starts import recorded
 from explorer.tune.table import Table
 from explorer.tune.why import Explanation, explain

@@ -30,7 +30,8 @@ from explorer.records import ANSWERED, Measured, Run, load, pack, read_info, rea
 from explorer.space import Case, Problem, Suite, Workload
 from explorer.tune.device import Device, SessionFactory
 from explorer.tune.peak import limit_s
-from explorer.tune.run import Request, Silent, Tuner, Watcher
+from explorer.tune.request import Request
+from explorer.tune.run import Silent, Tuner, Watcher
 from explorer.tune.table import Figures, Row, Table, save_table
 
 SECONDS, SECONDS_MOST, SECONDS_LEAST = 45.0, 60.0, 8.0
@@ -107,7 +108,7 @@ def bench_suite(request: BenchRequest, watcher: BenchWatcher | None = None) -> T
     from explorer.runtime import Host, Session, load_suite  # noqa: PLC0415
 
     suite = load_suite(request.suite)
-    with Host(machine_named(request.machine or suite.machine)) as host:
+    with Host(machine_of(request, suite)) as host:
         return bench_on(request, suite, partial(Session, host=host), watcher or SilentBench())
 
 
@@ -125,6 +126,19 @@ def bench_on(
     table = bench.measure(cases, failures)
     save_table(table, bench.out)
     return table
+
+
+def machine_of(request: BenchRequest, suite: Suite) -> Machine:
+    """The machine of a bench; InputError where no case of it has tile sizes there."""
+    machine = machine_named(request.machine or suite.machine)
+    cases = suite.chosen(request.shapes, request.layouts, request.dtypes)
+    names = dict.fromkeys(case.workload for case in cases)
+    tiled = dict.fromkeys(each for name in names for each in bundled_workload(name).tiles)
+    if machine.name not in tiled:
+        raise InputError(
+            f"{', '.join(names)}: no tile sizes for {machine.name}, only for {', '.join(tiled)}"
+        )
+    return machine
 
 
 def bundled_workload(name: str) -> Workload:

@@ -25,8 +25,9 @@ from explorer.records import Infeasible, Outcome, kind_of, reason_of, usable_cor
 from explorer.search import Exhausted, FeasibleSampler, Prepared, StudyLog
 from explorer.space import SKELETON, Assignment, Hint, Problem, SearchSpace, Workload, space_of
 from explorer.tune.device import prepare
+from explorer.tune.legal import require_legal
 from explorer.tune.prior import prior_targets
-from explorer.tune.run import Request, problem_asked, require_legal
+from explorer.tune.request import Request, problem_asked
 
 COMPILED = 24
 NOTE = "predicted, not measured"

@@ -37,8 +37,8 @@ from explorer.passes.check_pipes import check_pipes
 from explorer.passes.schedule_pipes import PipeResult, schedule_pipes
 from explorer.records import write_atomic, writing
 from explorer.schedule.pipe import PipeSchedule
-from explorer.space import Workload
-from explorer.tune.run import Request, problem_asked, request_of
+from explorer.space import Problem, Workload
+from explorer.tune.request import Request, problem_asked, request_of
 
 NUM_STAGES = "num_stages"
 DEFAULT: Mapping[str, Any] = {"machine": "ascend950"}
@@ -191,7 +191,7 @@ class _Prediction:
 
         problem = problem_asked(self.request, self.workload)
         kernel = self.workload.trace(problem)
-        every = candidate_choices(self.workload, kernel, self.machine)
+        every = candidate_choices(self.workload, problem, kernel, self.machine)
         kept: list[tuple[PipeCandidate, PipeSchedule]] = []
         refusals: list[ExplorerError] = []
         undecided = tried = 0
@@ -244,15 +244,10 @@ def _nothing(workload: Workload, refusals: list[ExplorerError], undecided: int) 
 
 
 def candidate_choices(
-    workload: Workload, kernel: Kernel, machine: Machine
+    workload: Workload, problem: Problem, kernel: Kernel, machine: Machine
 ) -> list[dict[str, int]]:
     """All values of the tile sizes and of `num_stages`; InputError where there are none."""
-    tiles = workload.tiles.get(machine.name)
-    if tiles is None:
-        raise InputError(
-            f"{workload.name} has no tile sizes for {machine.name}: it has them for "
-            f"{', '.join(workload.tiles)}"
-        )
+    tiles = workload.tiles_of(machine.name, problem)
     missing = [name for name in kernel.params if name not in tiles]
     if missing:
         raise InputError(f"{workload.name} gives no values of {missing[0]} on {machine.name}")
@@ -355,15 +350,16 @@ def check_schedule(request: Request, schedule: PipeSchedule) -> Report:
     from explorer.runtime import load_workload  # noqa: PLC0415
 
     machine, workload = machine_named(request.machine), load_workload(request.space)
-    traced = workload.trace(problem_asked(request, workload))
-    kernels = tuple(_kernels(workload, traced, machine))
+    problem = problem_asked(request, workload)
+    traced = workload.trace(problem)
+    kernels = tuple(_kernels(traced, workload.tiles_of(machine.name, problem)))
     bound = schedule.binding.kernel_digest
     own = next((kernel for kernel in kernels if kernel_digest(kernel) == bound), traced)
     return check_pipes(own, schedule, machine)
 
 
-def _kernels(workload: Workload, kernel: Kernel, machine: Machine) -> Iterator[Kernel]:
+def _kernels(kernel: Kernel, tiles: Mapping[str, tuple[int, ...]]) -> Iterator[Kernel]:
     """The kernel at every value of `num_stages`, tile sizes open."""
     yield kernel
-    for count in workload.tiles.get(machine.name, {}).get(NUM_STAGES, ()):
+    for count in tiles.get(NUM_STAGES, ()):
         yield with_stages(kernel, {NUM_STAGES: count})

@@ -6,17 +6,14 @@ trial is in the run folder, and run.json says how the run ended.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from explorer.constraints import FeasibleModel
-from explorer.errors import ExplorerError, InputError, Interrupted, NoLegalCandidate
+from explorer.errors import ExplorerError, InputError, Interrupted
 from explorer.machine import Machine, machine_named
 from explorer.records import (
     BestSchedule,
@@ -30,10 +27,8 @@ from explorer.records import (
     default_folder,
     describe_environment,
     kind_of,
-    read_info,
     reason_of,
 )
-from explorer.schedule.bound import Schedule
 from explorer.search import (
     Budget,
     Divergence,
@@ -41,83 +36,27 @@ from explorer.search import (
     Prepared,
     SearchLoop,
     StudyLog,
-    complete,
     contenders,
     file_storage,
     replay,
     standings,
 )
-from explorer.space import Assignment, Problem, SearchSpace, Workload, space_of
+from explorer.space import Assignment, SearchSpace, Workload, space_of
 from explorer.tune.device import Device, DeviceEvaluator, SessionFactory
 from explorer.tune.identity import study_key
+from explorer.tune.legal import require_legal
 from explorer.tune.peak import fastest_us, limit_s
-from explorer.tune.prior import prior_targets, specialized_target
+from explorer.tune.prior import prior_targets
 from explorer.tune.race import Verdict, best_of, race, race_s
+from explorer.tune.request import Request, problem_asked, problem_of, request_of
 from explorer.tune.result import UNITS, TuneResult
 from explorer.tune.starts import starts
 
-TRIALS, SECONDS, REPEATS = 120, 75.0, 3
+REPEATS = 3
 # Candidates that are proposed on the same outcomes: where the device is another one than the host,
 # as many as keep the compilers busy.
 BATCH, BATCH_APART = 4, 8
 RACE_SHARE, RACE_MOST_S, WIND_DOWN_S = 0.25, 12.0, 2.0
-
-
-def _or_trials(value: int | None) -> int:
-    return TRIALS if value is None else value
-
-
-def _or_seconds(value: float | None) -> float:
-    return SECONDS if value is None else value
-
-
-def _path(value: Any) -> Path | None:
-    if value is None or isinstance(value, Path):
-        return value
-    if not isinstance(value, str) or not value:
-        raise InputError(f"out must be the path of a folder, got {value!r}")
-    return Path(value)
-
-
-@frozen
-class Request:
-    """What the user asks for. `space` is a name of search_spaces/ or FILE.py:NAME.
-
-    A run starts from recorded winners of its workload, unless `recorded` is False: a cold start.
-    """
-
-    space: str
-    machine: str = "cpu"
-    sizes: Mapping[str, int] = field(factory=dict)
-    dtype: str | None = None
-    trials: int = field(default=TRIALS, converter=_or_trials)
-    seconds: float = field(default=SECONDS, converter=_or_seconds)
-    seed: int | None = None
-    out: Path | None = field(default=None, converter=_path)
-    resume: bool = False
-    recorded: bool = True
-
-    def __attrs_post_init__(self) -> None:
-        if not isinstance(self.space, str):
-            raise InputError(
-                "tune takes the name of a workload or FILE.py:NAME, got a "
-                f"{type(self.space).__name__}: worker processes load it from its file"
-            )
-        if not isinstance(self.sizes, Mapping):
-            raise InputError(f"sizes gives problem sizes by name, got {self.sizes!r}")
-        for name in ("trials", "seconds"):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not value > 0:
-                raise InputError(f"{name} must be positive, got {value!r}")
-            if value > sys.float_info.max:
-                raise InputError(f"{name} must be finite, got {value!r}")
-        if not isinstance(self.trials, int):
-            raise InputError(f"trials must be a whole number, got {self.trials!r}")
-        if self.seed is not None and not (type(self.seed) is int and self.seed >= 0):
-            raise InputError(f"seed must be a whole number from 0, got {self.seed!r}")
-        if self.resume and self.out is None:
-            raise InputError("--resume goes on with the run in --out DIR; --out is missing")
 
 
 class Watcher(Protocol):
@@ -155,15 +94,6 @@ def tune(space: str | Request, *, watcher: Watcher | None = None, **options: Any
     problem = problem_asked(request, workload)
     machine = machine_here(machine_named(request.machine), problem.dtype)
     return Tuner(request, workload, machine, Session, watcher or Silent()).run()
-
-
-def request_of(space: str, options: Mapping[str, Any]) -> Request:
-    """The request of a call's options; InputError for an unknown one."""
-    known = {each.name for each in Request.__attrs_attrs__}
-    unknown = sorted(set(options) - known)
-    if unknown:
-        raise InputError(f"unknown option {unknown[0]!r}: known are {', '.join(sorted(known))}")
-    return Request(space, **options)
 
 
 class Tuner:
@@ -392,20 +322,6 @@ def replay_run(run: Run, workload: Workload) -> Divergence | None:
     return replay(sampler, space.choices, run.trials)
 
 
-def problem_asked(request: Request, workload: Workload) -> Problem:
-    """The problem of a request; a run that goes on keeps its own where nothing else is asked."""
-    sizes, kind = dict(request.sizes), request.dtype
-    if request.resume and request.out is not None:
-        info = read_info(request.out)
-        sizes, kind = {**dict(info.sizes), **sizes}, info.dtype if kind is None else kind
-    return workload.problem(sizes, kind, request.machine)
-
-
-def problem_of(info: RunInfo, workload: Workload) -> Problem:
-    """The problem of a recorded run."""
-    return workload.problem(dict(info.sizes), info.dtype)
-
-
 def nothing_measured(trials: list[Trial], state: str) -> str:
     """Why a run has no answer: its outcomes by kind, and the first failure of each."""
     if not trials:
@@ -422,29 +338,3 @@ def nothing_measured(trials: list[Trial], state: str) -> str:
 def _unraced(trials: list[Trial]) -> Any:
     first = contenders(trials, 1)[0]
     return standings([(first.number, first.outcome.samples_us)])  # type: ignore[union-attr]
-
-
-def first_legal(space: SearchSpace, wishes: Mapping[str, int] | None = None) -> Schedule:
-    """The legal candidate nearest to experience, with pipelines where the space has any.
-
-    `wishes` are values of choices, by the prefix of their names, that go before experience. The
-    solver builds it, nothing times it. NoLegalCandidate where there is none.
-    """
-    target = specialized_target(space, wishes or {})
-    return space.candidate(require_legal(FeasibleModel(space), target))
-
-
-def require_legal(model: FeasibleModel, target: Assignment) -> Assignment:
-    """The legal assignment nearest to a target; NoLegalCandidate names the rules in its way."""
-    space = model.space
-    probe = model.project(complete(space.choices, target))
-    if probe.status == "found":
-        return dict(probe.assignment)
-    if probe.status != "exhausted":
-        raise NoLegalCandidate(
-            f"the solver found no legal candidate of {space.size} within its effort"
-        )
-    rules = "; ".join(model.explain_empty())
-    raise NoLegalCandidate(
-        f"no legal candidate among {space.size} on {space.machine.name}: {rules}"
-    )

@@ -84,8 +84,9 @@ def test_an_opt_out_beats_a_claim_there_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["ascend_scale", "ascend_matmul"])
 def test_candidates_of_the_search_spaces_are_honoured(name: str, tmp_path: Path) -> None:
     workload = load_workload(name)
-    kernel = workload.trace(workload.problem(machine=ASCEND950.name))
-    for choices in candidate_choices(workload, kernel, ASCEND950)[1::9]:
+    problem = workload.problem(machine=ASCEND950.name)
+    kernel = workload.trace(problem)
+    for choices in candidate_choices(workload, problem, kernel, ASCEND950)[1::9]:
         staged = with_stages(kernel, choices)
         try:
             result = schedule_candidate(kernel, ASCEND950, choices)

@@ -217,6 +217,33 @@ def test_show_of_a_schedule_says_what_is_wrong(shell: Shell) -> None:
         assert message in err and err.count("\n") == 1
 
 
+def test_show_of_an_illegal_schedule_says_which_rules_it_breaks(shell: Shell) -> None:
+    document = json.loads(shell("show", "toy", "--json")[1])
+
+    def shown(change: Callable[[Any], Any], *options: str) -> tuple[int, str, str]:
+        changed = json.loads(json.dumps(document))
+        change(changed["value"]["ws"])
+        Path("changed.json").write_text(json.dumps(changed))
+        return shell("show", "toy", "--schedule", "changed.json", *options)
+
+    def few_warps(ws: Any) -> None:
+        ws["num_warps"] -= 1
+
+    code, out, _ = shown(few_warps)
+    assert code == 1, out
+    assert out.startswith("warp-ranges: ")
+    assert "warps" in out.splitlines()[0] and "\nmemory\n" in out
+    code, out, _ = shown(lambda ws: ws["scopes"][0]["bodies"][0][1].clear())
+    assert code == 1 and out.startswith("scope-entry: role producer has a body in ko but never"), (
+        out
+    )
+    assert "\nno role programs: " in out
+    code, out, err = shown(few_warps, "--json")
+    assert code == 1
+    assert json.loads(out) == json.loads(Path("changed.json").read_text())
+    assert err.startswith("warp-ranges: ")
+
+
 def test_phases_are_told_without_a_terminal(shell: Shell) -> None:
     _, _, err = shell("tune", "toy", "--trials", "4", "--out", "r")
     assert err.splitlines()[:2] == ["starting the device", "searching"]
@@ -333,6 +360,8 @@ def test_bench_prints_one_table_and_goes_on(shell: Shell, runtime: pytest.Monkey
     ablate = ("bench", "toys", "--out", "b", "--ablate", "128x128x128")
     assert "names its own shape" in shell(*ablate, "--shape", "256x256x256")[2]
     assert shell("bench", "toys", "--shape", "12by3")[0] == 2
+    code, _, err = shell("bench", "toys", "--machine", "ascend950")
+    assert (code, err) == (2, "explorer: toy: no tile sizes for ascend950, only for cpu, h200\n")
     too_large = {"cpu": dict.fromkeys(("block_M", "block_N", "block_K"), (1 << 14,))}
     runtime.setattr(explorer.runtime, "load_workload", lambda _: small_workload(tiles=too_large))
     code, out, _ = shell("bench", "toys", "--out", "c", "--seconds", "1")

@@ -67,6 +67,11 @@ def test_a_folder_is_shown_exported_and_checked(shell: Shell) -> None:
     Path("broken.json").write_text(json.dumps(stored))
     code, out, _ = shell("check", "ascend_scale", *ASCEND, "--schedule", "broken.json")
     assert code == 1 and out.startswith("pipe-flags: no flag from")
+    told = out
+    code, out, _ = shell("show", "ascend_scale", *ASCEND, "--schedule", "broken.json")
+    assert code == 1 and out.startswith(told) and len(out) > len(told)
+    code, out, err = shell("show", "ascend_scale", *ASCEND, "--schedule", "broken.json", "--json")
+    assert (code, err) == (1, told) and json.loads(out)["value"]
 
 
 def test_spaces_are_shown(shell: Shell) -> None:

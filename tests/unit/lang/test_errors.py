@@ -586,6 +586,8 @@ def test_unknown_names_of_the_language():
     assert not hasattr(T, "nothing_like_it")
     with pytest.raises(KernelError, match=r"T\.qqqq is not part of the language: see dir"):
         _ = T.qqqq
+    with pytest.raises(KernelError, match=r"T\.alloc_var is .*: .* x = T\.alloc_local\(\(1,\)"):
+        _ = T.alloc_var
     assert "float16" in dir(T) and "gemm" in dir(T)
 
     def statements(A, S, F, b):
