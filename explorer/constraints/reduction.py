@@ -1,4 +1,5 @@
-"""Rules of a split reduction: what may be divided among blocks that do not know of each other.
+"""Rules of a reduction that blocks share: what may be divided among blocks that do not know of
+each other, in parts (split) or in equal ranges of the last tiles (stream).
 
 No rule speaks of waiting, for nobody waits: a part that is not the last goes on to its next tile.
 
@@ -13,11 +14,11 @@ from collections.abc import Iterator
 from explorer.constraints.graph import plan_turns
 from explorer.constraints.rule import Requirement, Rule, literal, require
 from explorer.errors import ScheduleError
-from explorer.expr import any_of, const, equal, product, total
+from explorer.expr import any_of, const, divides, equal, maximum, negate, product, total
 from explorer.ir.nodes import Gemm
 from explorer.machine import Machine
 from explorer.schedule.plan import Plan, PlanEntry, PlanOp
-from explorer.schedule.reduction import Reduction, reduction_of
+from explorer.schedule.reduction import Reduction, alike_tiles, reduction_of
 from explorer.schedule.ws import WSScope
 
 # Partial sums above this are no longer read back from the last cache.
@@ -25,12 +26,13 @@ WORKSPACE_BYTES = 1 << 28
 
 
 def split_reduction(plan: Plan, machine: Machine) -> Iterator[Requirement]:
-    """A split reduction is a loop of sums, whose roles alone run what follows it."""
+    """A reduction that is shared is a loop of sums, whose roles alone run what follows it."""
     yield require(plan.split >= 1, "split {split} < 1", split=plan.split)
-    if plan.split == const(1):
+    if plan.split == const(1) and plan.stream == const(0):
         return
     for reason in _reasons(plan, machine):
         yield require(plan.split <= 1, f"split {{split}}: {literal(reason)}", split=plan.split)
+        yield require(equal(plan.stream, 0), f"stream: {literal(reason)}")
 
 
 def _reasons(plan: Plan, machine: Machine) -> Iterator[str]:
@@ -72,9 +74,45 @@ def _misplaced(
             yield f"role {role} runs {entry.id}, which follows {found.loop.id}, {why}"
 
 
+def streamed_tiles(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """A streamed launch has resident blocks, a whole wave of tiles and a partial one behind it."""
+    if plan.stream == const(0):
+        return
+    whole = equal(plan.stream, 0)
+    yield require(
+        any_of(whole, equal(plan.split, 1)), "stream and split {split}", split=plan.split
+    )
+    yield require(any_of(whole, plan.blocks > 0), "stream without resident blocks")
+    try:
+        loop = reduction_of(plan.kernel).loop
+    except ScheduleError:
+        return
+    if not alike_tiles(plan.kernel, loop):
+        yield require(whole, f"stream: tiles have different or unknown numbers of {loop.var}")
+        return
+    tiles = product([extent for _, extent in plan.kernel.grid])
+    yield require(
+        any_of(whole, loop.extent > 1),
+        "stream: a tile of {extent} iterations cannot be cut",
+        extent=loop.extent,
+    )
+    yield require(
+        any_of(whole, plan.blocks < tiles),
+        "stream: {tiles} tiles are no wave and a part for {blocks} blocks",
+        tiles=tiles,
+        blocks=plan.blocks,
+    )
+    yield require(
+        any_of(whole, equal(plan.blocks, 0), negate(divides(maximum(plan.blocks, 1), tiles))),
+        "stream: {tiles} tiles are whole waves of {blocks} blocks",
+        tiles=tiles,
+        blocks=plan.blocks,
+    )
+
+
 def split_workspace(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """The sums of all parts fit the memory set aside for them."""
-    if plan.split == const(1):
+    if plan.split == const(1) and plan.stream == const(0):
         return
     try:
         found = reduction_of(plan.kernel)
@@ -90,22 +128,38 @@ def split_workspace(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         sums=sums,
         split=plan.split,
     )
+    # Two parts at each place where the ranges of two blocks meet.
+    yield require(
+        any_of(equal(plan.stream, 0), 2 * plan.blocks * sums <= WORKSPACE_BYTES),
+        f"stream: 2 parts of {{sums}} B for {{blocks}} blocks > {WORKSPACE_BYTES} B",
+        sums=sums,
+        blocks=plan.blocks,
+    )
 
 
 RULES = (
     Rule(
         "split-reduction",
         "safety",
-        "a split reduction only adds to sums, and only roles that hold them run what follows it",
+        "a shared reduction only adds to sums, and only roles that hold them run what follows it",
         "parts add up only where nothing else is carried from trip to trip",
-        "use split 1",
+        "use split 1, and no stream",
         split_reduction,
+    ),
+    Rule(
+        "streamed-tiles",
+        "form",
+        "a streamed launch has resident blocks, and tiles that fill more than one wave of them, "
+        "the last one in part",
+        "Launch; without a partial wave all blocks work to the end",
+        "use stream 0",
+        streamed_tiles,
     ),
     Rule(
         "split-workspace",
         "form",
-        "the partial sums of a split reduction fit the workspace",
-        "split over K pays where tiles are few, and so are its sums",
+        "the partial sums of a shared reduction fit the workspace",
+        "a shared reduction pays where tiles are few, and so are its sums",
         "fewer parts, or split 1",
         split_workspace,
     ),

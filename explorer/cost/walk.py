@@ -67,7 +67,7 @@ class Walk:
             case When(cond, body):
                 return self.body(body, env) if holds(cond, env) else Cost()
             case Ticket():
-                return Cost(own_us=self.figures.ticket_us)
+                return Cost(own_us=self.figures.ticket_us) if holds(step.shared, env) else Cost()
             case Repeat():
                 raise NoPrediction(RUN_TIME_TRIPS)
         return Cost(own_us=self.figures.step_us)

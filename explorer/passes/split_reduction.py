@@ -1,10 +1,12 @@
-"""Pass: the parts of a split reduction become tiles of their own; the last to come adds them up.
+"""Pass: blocks that share the reduction of a tile leave their sums, and the last adds them up.
 
     clear loop[0, extent) store   ->   clear loop[part's share] sums -> workspace[tile, part]
                                        ticket; when last: sums <- all parts of the tile, store
 
-The grid gets one more axis, the parts; a block that works on a tile of it knows nothing of the
-other parts. A tile's place in the workspace is its ordinal among the tiles of one part.
+In a split reduction every tile is shared: the grid gets one more axis, the parts, and a tile's
+place in the workspace is its ordinal among the tiles of one part. In a streamed launch a tile that
+is cut has two parts, and its place is that of the cut; a tile that is not cut is worked on as if
+nothing were shared. Either way a block knows nothing of the others that have part of its tile.
 
 Invariant: sums are added in the order of the parts, whoever comes last, so that the result does
 not depend on timing.
@@ -23,8 +25,10 @@ from explorer.expr import (
     Expr,
     IntLike,
     Var,
+    all_of,
     const,
     equal,
+    evaluate,
     product,
     substitute,
     substitute_cond,
@@ -44,18 +48,29 @@ from explorer.ir.nodes import (
 )
 from explorer.machine import Scope
 from explorer.passes.plan import Entry, Item, Nest, Plan, RoleDraft, nests
-from explorer.program.launch import TILE, walked_extents
+from explorer.program.launch import TILE, UNIT, stream_of, walked_extents
 from explorer.program.nodes import Exec, Ticket
 from explorer.program.steps import executed, substitute_steps, when
-from explorer.schedule.reduction import Reduction, part_name, reduction_of, share_of
+from explorer.schedule.extensions import Launch
+from explorer.schedule.reduction import (
+    Reduction,
+    Share,
+    alike_tiles,
+    part_name,
+    reduction_of,
+    share_of,
+)
+from explorer.schedule.stream import StreamedLoop
 
 # The last part adds every other one in a statement of its own.
 PARTS_MOST = 256
 
 
 def split_reduction(plan: Plan) -> Plan:
-    """One more grid axis, the loop's shares, and the ops that hand sums over."""
+    """The loop's shares, the ops that hand sums over, and what numbers the shares."""
     launch = plan.schedule.extensions.launch
+    if launch.stream:
+        return _streamed(plan, launch)
     if launch.split == 1:
         return plan
     if launch.split > PARTS_MOST:
@@ -63,21 +78,50 @@ def split_reduction(plan: Plan) -> Plan:
     found, grid = reduction_of(plan.kernel), plan.kernel.grid
     part = part_name(found.loop)
     tiles = product([extent for _, extent in walked_extents(grid, launch)])
-    splitter = _Splitter(found, part, launch.split, tiles)
-    return evolve(
-        plan,
-        kernel=evolve(plan.kernel, grid=(*grid, (part, const(launch.split)))),
-        roles=tuple(splitter.role(role) for role in plan.roles),
-        workspace=tuple(splitter.workspace(buffer) for buffer in found.sums),
-    )
+    share = share_of(found.loop, Var(part), launch.split)
+    splitter = _Splitter(found, share, launch.split, Var(part), tiles, TILE % tiles)
+    kernel = evolve(plan.kernel, grid=(*grid, (part, const(launch.split))))
+    return splitter.plan(evolve(plan, kernel=kernel))
+
+
+def _streamed(plan: Plan, launch: Launch) -> Plan:
+    found, grid = reduction_of(plan.kernel), plan.kernel.grid
+    tiles = product([extent for _, extent in walked_extents(grid, launch)])
+    if launch.split > 1:
+        raise ScheduleError(f"stream: split {launch.split} shares the reduction already")
+    if not alike_tiles(plan.kernel, found.loop):
+        raise ScheduleError(f"stream: tiles have different or unknown numbers of {found.loop.var}")
+    if not launch.blocks or evaluate(tiles) < launch.blocks:
+        raise ScheduleError(f"stream: {launch.blocks} resident blocks for {tiles} tiles")
+    loop = StreamedLoop(found.loop.var, found.loop.extent)
+    stream, size = stream_of(grid, launch, loop), launch.cluster
+    slot = stream.cut(UNIT // size, loop.part) * size + UNIT % size
+    share = Share(loop.first, loop.extent)
+    splitter = _Splitter(found, share, 2, loop.part, stream.cuts * size, slot, loop.cut)
+    return splitter.plan(evolve(plan, streamed=loop))
 
 
 @frozen
 class _Splitter:
+    """`share` of the loop is part `part` of `parts`, where the tile is `shared` at all.
+
+    The sums of a shared tile lie at `slot` of `slots` of the workspace.
+    """
+
     found: Reduction
-    part: str
+    share: Share
     parts: int
-    tiles: Expr
+    part: Expr
+    slots: Expr
+    slot: Expr
+    shared: Cond = TRUE
+
+    def plan(self, plan: Plan) -> Plan:
+        return evolve(
+            plan,
+            roles=tuple(self.role(role) for role in plan.roles),
+            workspace=tuple(self.workspace(buffer) for buffer in self.found.sums),
+        )
 
     def role(self, draft: RoleDraft) -> RoleDraft:
         return evolve(draft, tree=evolve(draft.tree, entries=tuple(self.entries(draft.tree))))
@@ -90,7 +134,7 @@ class _Splitter:
         for item in root.entries:
             if isinstance(item, Nest) and item.scope == self.found.loop.id:
                 behind = True
-                yield self.share(item)
+                yield self.shared_loop(item)
             elif behind and isinstance(item, Entry) and any(executed(item.steps)):
                 if not held:
                     raise ScheduleError(
@@ -106,12 +150,11 @@ class _Splitter:
 
     # ------------------------------------------------------------ the loop's share
 
-    def share(self, nest: Nest) -> Nest:
+    def shared_loop(self, nest: Nest) -> Nest:
         loop = self.found.loop
-        mine = share_of(loop, Var(self.part), self.parts)
-        env = {loop.var: Var(loop.var) + mine.offset}
+        env = {loop.var: Var(loop.var) + self.share.offset}
         entries = tuple(_moved(item, env) for item in nest.entries)
-        return evolve(nest, loop=evolve(loop, extent=mine.extent), entries=entries)
+        return evolve(nest, loop=evolve(loop, extent=self.share.extent), entries=entries)
 
     # ------------------------------------------------------------ sums
 
@@ -123,12 +166,8 @@ class _Splitter:
     def scalar(self) -> str:
         return f"{self.found.loop.var}_last"
 
-    @property
-    def slot(self) -> Expr:
-        return TILE % self.tiles
-
     def workspace(self, buffer: Buffer) -> Buffer:
-        shape = (self.tiles, const(self.parts), *buffer.shape)
+        shape = (self.slots, const(self.parts), *buffer.shape)
         return Buffer(f"{buffer.name}_parts", shape, buffer.dtype, Scope.GLOBAL)
 
     def handed_over(self, held: tuple[Buffer, ...]) -> Iterator[Item]:
@@ -136,14 +175,16 @@ class _Splitter:
             space = self.workspace(buffer)
             place = Region(
                 space,
-                (self.slot, Var(self.part), *(const(0) for _ in buffer.shape)),
+                (self.slot, self.part, *(const(0) for _ in buffer.shape)),
                 (const(1), const(1), *buffer.shape),
                 frozenset((0, 1)),
             )
-            yield Entry((Exec(Copy(f"{buffer.name}_part", whole(buffer), place)),))
-        yield Entry((Ticket(self.scalar, self.slot, self.parts),))
+            copy = Exec(Copy(f"{buffer.name}_part", whole(buffer), place))
+            yield Entry(when(self.shared, (copy,)))
+        yield Entry((Ticket(self.scalar, self.slot, self.parts, self.shared),))
         for buffer in held:
-            yield Entry(when(self.last, (Exec(self.sum_of(buffer)),)))
+            add = Exec(self.sum_of(buffer))
+            yield Entry(when(all_of(self.last, self.shared), (add,)))
 
     def sum_of(self, buffer: Buffer) -> Map:
         """buffer[i, ...] <- workspace[tile, 0, i, ...] + workspace[tile, 1, i, ...] + ..."""

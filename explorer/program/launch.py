@@ -1,7 +1,8 @@
 """How the blocks of a launch walk the tiles of the grid.
 
 Every formula is an `Expr` over `TILE`, the ordinal of a tile in raster order, so that the
-simulator evaluates and the emitters print the same one.
+simulator evaluates and the emitters print the same one. Where the last tiles are streamed, blocks
+walk units of work instead, whose ordinal is `UNIT`: a tile, or a piece of one.
 
 The blocks of a cluster have successive numbers and work on successive ordinals, which are
 neighbours along the cluster's axis; the raster orders the clusters. Where the cluster does not
@@ -37,8 +38,10 @@ from explorer.expr import (
 from explorer.machine import Machine
 from explorer.program.nodes import Program
 from explorer.schedule.extensions import Launch, Raster
+from explorer.schedule.stream import Stream, StreamedLoop
 
 TILE = Var("tile")
+UNIT = Var("unit")
 # Tiles of a plane whose order is a table: each is a number of 16 bits.
 TABLE_TILES_MAX = 1 << 16
 # Of one thread, whatever the unit has left.
@@ -72,13 +75,65 @@ def entry_limit(threads: IntLike, machine: Machine) -> Expr:
 def tiles_of(
     program: Program, block: int, scalars: Mapping[str, int] = MappingProxyType({})
 ) -> Iterator[dict[str, int]]:
-    """The grid indices of the tiles that a block works on, in order, each with its ordinal."""
-    formulas = tile_indices(program.grid, program.launch)
-    count = tile_count(program, scalars)
+    """The grid indices of the tiles that a block works on, in order, each with its ordinal.
+
+    A tile that is shared is there for each block that has a piece of it, with the piece.
+    """
+    pieces, tiles = piece_indices(program), tile_indices(program.grid, program.launch)
+    count, ordinal = unit_count(program, scalars), unit_ordinal(program)
     step = program.launch.blocks or max(count, 1)
-    for tile in range(block, count, step):
-        env = {**scalars, TILE.name: tile}
-        yield {TILE.name: tile} | {name: evaluate(expr, env) for name, expr in formulas}
+    for unit in range(block, count, step):
+        env = {**scalars, ordinal.name: unit}
+        _extend(env, pieces)
+        if program.streamed is None or env[program.streamed.extent.name]:
+            _extend(env, tiles)
+            yield {name: value for name, value in env.items() if name not in scalars}
+
+
+def _extend(env: dict[str, int], formulas: tuple[tuple[str, Expr], ...]) -> None:
+    for name, expr in formulas:
+        env[name] = evaluate(expr, env)
+
+
+def unit_ordinal(program: Program) -> Var:
+    """What numbers the work of all blocks."""
+    return TILE if program.streamed is None else UNIT
+
+
+def unit_count(program: Program, scalars: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Ordinals that the blocks walk; those of a streamed launch include empty ones at the end."""
+    if program.streamed is None:
+        return tile_count(program, scalars)
+    stream = stream_of(program.grid, program.launch, program.streamed)
+    return evaluate(stream.units * program.launch.cluster, scalars)
+
+
+def stream_of(
+    grid: tuple[tuple[str, Expr], ...], launch: Launch, streamed: StreamedLoop
+) -> Stream:
+    """How the clusters of a launch share its clusters of tiles."""
+    tiles = product([extent for _, extent in walked_extents(grid, launch)])
+    blocks = const(launch.blocks // launch.cluster)
+    return Stream(tiles // launch.cluster, streamed.iterations, blocks)
+
+
+def piece_indices(program: Program) -> tuple[tuple[str, Expr], ...]:
+    """The tile of a unit of a streamed launch, and its piece of the tile: each scalar over `UNIT`
+    and those before it. Nothing for another launch.
+
+    A unit without iterations is no work, and its tile may not be there.
+    """
+    if program.streamed is None:
+        return ()
+    size, loop = program.launch.cluster, program.streamed
+    stream = stream_of(program.grid, program.launch, loop)
+    unit, tile = UNIT // size, TILE // size
+    return (
+        (TILE.name, stream.tile(unit) * size + UNIT % size),
+        (loop.first.name, stream.first(unit, tile)),
+        (loop.extent.name, stream.extent(unit, tile, loop.first)),
+        (loop.part.name, minimum(loop.first, 1)),
+    )
 
 
 def walked_extents(

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from explorer.expr import evaluate
+from explorer.expr import evaluate, holds
 from explorer.ir.interpreter import execute
 from explorer.ir.nodes import Define
 from explorer.program.columns import side_by_side
 from explorer.program.events import RoleCycles, leaves, no_data, parity, slot
-from explorer.program.launch import TILE, tiles_of
+from explorer.program.launch import TILE, UNIT, tiles_of
 from explorer.program.nodes import (
     Cycle,
     Drain,
@@ -64,7 +64,8 @@ def role_lines(
     try:
         for tile in tiles_of(program, block, scalars):
             env = {**scalars, **tile}
-            where = ", ".join(f"{name} {env[name]}" for name, _ in program.grid)
+            indices = [name for name in tile if name not in (TILE.name, UNIT.name)]
+            where = ", ".join(f"{name} {env[name]}" for name in indices)
             yield f"tile {tile[TILE.name]}: {where}"
             yield from _tile_lines(role, depths, cycles, env, set(env))
     except KeyError as unknown:
@@ -101,7 +102,8 @@ def _tile_lines(
             case Ticket(last):
                 env[last] = 1  # listed as the part that does everything
                 outer.add(last)
-                yield f"  draw a ticket, the last{loops}"
+                if holds(step.shared, env):
+                    yield f"  draw a ticket, the last{loops}"
             case Exec():
                 if isinstance(step.op, Define):
                     execute(step.op, env, no_data)

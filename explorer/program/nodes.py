@@ -21,11 +21,12 @@ from typing import TypeAlias
 
 from attrs import field, frozen
 
-from explorer.expr import Cond, Expr
+from explorer.expr import TRUE, Cond, Expr
 from explorer.ir.nodes import Buffer, Op
 from explorer.ir.pools import FixedPlace, Pool, place_in
 from explorer.memory.placement import Placement
 from explorer.schedule.extensions import CopyRoute, Launch
+from explorer.schedule.stream import StreamedLoop
 from explorer.schedule.ws import WSRole
 
 
@@ -118,7 +119,8 @@ class RoleSync:
 @frozen
 class Ticket:
     """Draw a number of the tile `slot`, of which each of `parts` blocks draws one: the scalar
-    `last` becomes 1 for the last of them, else 0.
+    `last` becomes 1 for the last of them, else 0. A block whose tile is not `shared` draws none
+    and is the last.
 
     All threads of the role meet. What a role has done before, whoever draws a later number sees.
     The last one starts the numbers over, so that the next launch finds them at 0. Nobody waits for
@@ -128,6 +130,7 @@ class Ticket:
     last: str
     slot: Expr
     parts: int
+    shared: Cond = TRUE
 
 
 @frozen
@@ -191,7 +194,7 @@ class Barriers:
 
 @frozen
 class RoleProgram:
-    """The steps that one role runs for every tile of its block.
+    """The steps that one role runs for every unit of its block's work, which is a tile or part.
 
     `private` are the buffers of which the role has a copy of its own. `share` is its (index,
     count) among roles that split the same ops by rows.
@@ -212,7 +215,7 @@ class Program:
     `workspace` are global buffers through which blocks hand sums to each other; nothing outside
     the launch sees them, and roles of one share read only what such roles wrote. `placement` says
     where on-chip buffers lie; without one they lie one behind the other. `pools` are the
-    kernel's.
+    kernel's. `streamed` is the loop of which a streamed launch shares the iterations.
     """
 
     name: str
@@ -230,6 +233,7 @@ class Program:
     workspace: tuple[Buffer, ...] = ()
     placement: Placement | None = None
     pools: tuple[Pool, ...] = ()
+    streamed: StreamedLoop | None = None
 
     def sharers(self, buffer: str) -> frozenset[str]:
         """The other buffers that take some of a buffer's bytes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from explorer.expr import TRUE
 from explorer.ir.printer import show_buffer, show_statement
 from explorer.program.columns import side_by_side
 from explorer.program.counts import arrivals
@@ -47,6 +48,8 @@ def show_program(program: Program, mark: Step | None = None, width: int = 0) -> 
     order = f"raster {launch.raster} group {launch.group}"
     if launch.cluster > 1:
         order += f"; clusters of {launch.cluster} along {program.grid[launch.cluster_axis][0]}"
+    if program.streamed:
+        order += f"; {program.streamed.var} of the last tiles streamed"
     lines.append(f"  grid {grid}; {resident}; {order}")
     lines += [f"  tensor {show_buffer(tensor)}" for tensor in program.tensors]
     lines += [f"  workspace {show_buffer(buffer)}" for buffer in program.workspace]
@@ -111,8 +114,9 @@ def show_steps(
                 text = f"drain to {pending} in flight"
             case RoleSync():
                 text = "sync warps"
-            case Ticket(last, at, parts):
-                text = f"{last} = ticket of tile {at} is the last of {parts}"
+            case Ticket(last, at, parts, shared):
+                alone = "" if shared == TRUE else f" where {shared}, else 1"
+                text = f"{last} = ticket of tile {at} is the last of {parts}{alone}"
             case For(var, start, stop, inner):
                 text = f"for {var} in {start} .. {stop}" + (" unrolled" if step.unroll else "")
             case When(cond, inner):

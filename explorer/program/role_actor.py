@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from explorer.expr import evaluate
+from explorer.expr import evaluate, holds
 from explorer.ir.interpreter import execute
 from explorer.ir.nodes import Copy, Define
 from explorer.program.barrier import Barrier, join
@@ -83,12 +83,16 @@ class RoleActor:
                 self.cycles.side(pipeline, full).next += evaluate(count, self.scalars)
             case Drain(pending):
                 self._drain(pending)
-            case Ticket(last, at, parts):
-                tile, share = evaluate(at, self.scalars), self.role.share[0]
-                self.scalars[last] = int(self.world.draw(tile, share, parts, self.clock))
+            case Ticket(last):
+                alone = not holds(step.shared, self.scalars)
+                self.scalars[last] = int(alone or self._draw(step))
             case Exec():
                 self._exec(step)
         return "moved"
+
+    def _draw(self, step: Ticket) -> bool:
+        slot, share = evaluate(step.slot, self.scalars), self.role.share[0]
+        return self.world.draw(slot, share, step.parts, self.clock)
 
     # ------------------------------------------------------------ waits and signals
 

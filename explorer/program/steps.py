@@ -66,7 +66,8 @@ def substitute_steps(steps: tuple[Step, ...], env: Mapping[str, IntLike]) -> tup
             case Skip():
                 result.append(evolve(step, cycles=substitute(step.cycles, env)))
             case Ticket():
-                result.append(evolve(step, slot=substitute(step.slot, env)))
+                shared = substitute_cond(step.shared, env)
+                result.append(evolve(step, slot=substitute(step.slot, env), shared=shared))
             case For():
                 start, stop = substitute(step.start, env), substitute(step.stop, env)
                 body = substitute_steps(step.body, env)

@@ -27,6 +27,7 @@ from explorer.ir.nodes import (
     Loop,
     Stmt,
     While,
+    free_vars,
     ops,
     whole,
 )
@@ -64,6 +65,12 @@ def share_of(loop: Loop, part: Expr, parts: int) -> Share:
 def part_name(loop: Loop) -> str:
     """The grid variable that numbers the parts of a loop."""
     return f"{loop.var}_part"
+
+
+def alike_tiles(kernel: Kernel, loop: Loop) -> bool:
+    """Whether the tiles have equally many iterations of a loop, and both numbers are known."""
+    sizes = (loop.extent, *(extent for _, extent in kernel.grid))
+    return not any(free_vars(size) for size in sizes)
 
 
 def reduction_of(kernel: Kernel) -> Reduction:
@@ -155,4 +162,4 @@ def _touches(statement: Stmt, name: str) -> bool:
     return name in statement_access(statement).names
 
 
-__all__ = ["Reduction", "Share", "part_name", "reduction_of", "share_of"]
+__all__ = ["Reduction", "Share", "alike_tiles", "part_name", "reduction_of", "share_of"]

@@ -1,7 +1,7 @@
 """Schedules of the kernels of a fixed number of iterations: every trip count around the depths.
 
 A case names its kernel's trips, its ring's depth and the features that it takes: how copies
-travel, how many consumers share the rows, lag, staged store, persistent blocks.
+travel, how many consumers share the rows, lag, staged store, persistent blocks, streamed tiles.
 
 Invariant: all cases are legal, and the sample is the same in every process.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import cycle
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from explorer.constraints import check
 from explorer.ir.nodes import Kernel
@@ -48,6 +48,7 @@ class Features:
     lag: int = 0
     staged: bool = False
     persistent: int = 0
+    stream: bool = False
 
 
 COPIES = (
@@ -68,6 +69,7 @@ GEMMS = (
     Features(route=CopyRoute.ASYNC),
     Features(staged=True, persistent=1),
     Features(route=CopyRoute.ELEMENT, consumers=2),
+    Features(consumers=2, lag=1, staged=True, persistent=2, stream=True),
 )
 
 
@@ -89,7 +91,7 @@ class Case:
     def kernel(self) -> Kernel:
         """The kernel, traced anew."""
         if self.kind == "gemm":
-            return gemm_trips(self.trips)
+            return gemm_trips(self.trips, tiles=3 if self.features.stream else 2)
         made = copy_pipeline if self.features.through == "shared" else fragment_pipeline
         return made(self.trips)
 
@@ -113,6 +115,8 @@ def cases(count: int) -> Iterator[Case]:
         given = next(features)
         if given.lag >= depth:
             depth = given.lag + 1
+        # Tiles of one iteration cannot be cut.
+        given = evolve(given, stream=given.stream and trips > 1)
         yield Case(kind, trips, depth, given)
 
 
@@ -134,7 +138,7 @@ def _extensions(features: Features, copies: tuple[str, ...], roles: tuple[str, .
         sides=(Side("ring", False, SideMode.SHARED, roles),) if several else (),
         splits=(Split(roles),) if several else (),
         lags=(MatrixLag("mma", features.lag),) if features.lag else (),
-        launch=Launch(features.persistent),
+        launch=Launch(features.persistent, stream=features.stream),
         routes=tuple(Route(op, stated) for op in copies) if stated else (),
         staged=(StagedStore("store", "C_staging"),) if features.staged else (),
     )

@@ -1,4 +1,4 @@
-"""Sums that the parts of a split reduction hand to each other through the workspace.
+"""Sums that blocks which share the reduction of a tile hand to each other through the workspace.
 
 The workspace of a part is seen only by roles that hold the same share of the same fragment, in the
 same threads. So its elements do not lie in rows: each thread keeps four registers together, and
@@ -14,10 +14,11 @@ from explorer.codegen.cuda.fragments import Fragment
 from explorer.codegen.cuda.scalars import c_name, fixed
 from explorer.codegen.cuda.views import tensor_view
 from explorer.errors import ScheduleError
-from explorer.expr import const, substitute
+from explorer.expr import TRUE, Expr, const, substitute
 from explorer.ir.access import elements
-from explorer.ir.nodes import Copy, Element, Map, Region
+from explorer.ir.nodes import Buffer, Copy, Element, Map, Region
 from explorer.program.nodes import Exec, Program, Ticket
+from explorer.program.steps import executed
 
 # Registers of a role's threads besides fragments and what is on its way from the workspace.
 _OTHER_REGISTERS = 64
@@ -48,7 +49,7 @@ def _sum(role: Role, op: Map) -> None:
     (store,) = op.stores
     fragment = role.fragments[store.buffer.name]
     first = next(elements(store.value))
-    parts, own = role.block.program.launch.split, role.block.program.grid[-1][0]
+    parts = fixed(first.buffer.shape[1], "the parts of a tile")
     place = tensor_view(_origin(op, first)).pointer(role.scalars)
     pitch = fixed(first.buffer.shape[2] * first.buffer.shape[3], "the pitch of the parts")
     batch, chunk = _batch(role, fragment, 1 if parts == 2 else parts)
@@ -57,8 +58,14 @@ def _sum(role: Role, op: Map) -> None:
         role.out.line(
             f"sum_parts<{template}>({fragment.array(block)}, "
             f"{place} + {_block_elements(role, fragment) * block}, {pitch}, "
-            f"{c_name('v', own)}, thread);"
+            f"{role.scalars.expr(_own_part(role, first.buffer))}, thread);"
         )
+
+
+def _own_part(role: Role, space: Buffer) -> Expr:
+    """Which part the role itself leaves."""
+    copies = (step.op for step in executed(role.program.body) if isinstance(step.op, Copy))
+    return next(copy.dst.start[1] for copy in copies if copy.dst.buffer == space)
 
 
 def _origin(op: Map, element: Element) -> Region:
@@ -105,7 +112,10 @@ def draw(role: Role, step: Ticket) -> None:
     shares = ticket_shares(role.block.program)
     number = role.block.named_barrier(role.program.role.name)
     slot, share = role.scalars.expr(step.slot), role.program.share[0]
-    role.out.line(
-        f"const int {c_name('v', step.last)} = draw_ticket(tickets + {slot} * {shares} + {share}, "
-        f"{step.parts}u, {number}u, {role.threads}u, thread);"
+    drawn = (
+        f"draw_ticket(tickets + {slot} * {shares} + {share}, "
+        f"{step.parts}u, {number}u, {role.threads}u, thread)"
     )
+    if step.shared != TRUE:
+        drawn = f"{role.scalars.cond(step.shared)} ? {drawn} : 1"
+    role.out.line(f"const int {c_name('v', step.last)} = {drawn};")

@@ -25,7 +25,16 @@ from explorer.ir.access import access
 from explorer.ir.nodes import Copy, Define, Fill, Gemm, Map, Reduce
 from explorer.machine import Machine, Scope
 from explorer.program.counts import arrivals
-from explorer.program.launch import TILE, tile_count, tile_indices, walked_extents
+from explorer.program.launch import (
+    TILE,
+    UNIT,
+    piece_indices,
+    tile_count,
+    tile_indices,
+    unit_count,
+    unit_ordinal,
+    walked_extents,
+)
 from explorer.program.nodes import (
     Drain,
     Exec,
@@ -102,7 +111,7 @@ class RoleEmitter:
         walked = walked_extents(whole.grid, whole.launch)
         ranges: Ranges = {name: (0, evaluate(extent) - 1) for name, extent in walked}
         # No upper bound: whose turn a tile is must not be decided, however few there are.
-        ranges = {**ranges, TILE.name: (0, None)}
+        ranges = {**ranges, TILE.name: (0, None), **_piece_ranges(whole)}
         body = fold(program.body, ranges)
         self.program = RoleProgram(program.role, body, program.private, program.share)
         depths = {barriers.pipeline: barriers.depth for barriers in whole.barriers}
@@ -129,16 +138,11 @@ class RoleEmitter:
         for counter in self.role.counters.values():
             self.out.line(counter.declaration())
         matrix.descriptors(self.role)
-        count = tile_count(self.block.program)
-        tiles = self.role.scalars.within(TILE.name, (0, count - 1))
-        head = self._tile_loop(count) if self.persistent else ""
+        head = self._tile_loop() if self.persistent else ""
         with self.out.block(head):
             if not self.persistent:
                 self.out.line("const int v_tile = (int)blockIdx.x;")
-            for name, expr in tile_indices(self.block.program.grid, self.block.program.launch):
-                for table in lookups(expr):
-                    self.block.function(table.name, table_text(table))
-                self.out.line(f"const int {c_name('v', name)} = {tiles.expr(expr)};")
+            self._declare_indices()
             self._declare_private()
             self.body(self.steps)
             if self.turns:
@@ -147,15 +151,30 @@ class RoleEmitter:
             # The block's shared memory is read until the last store is done.
             self.out.line("if (thread == 0u) store_wait();")
 
-    def _tile_loop(self, count: int) -> str:
+    def _declare_indices(self) -> None:
+        """The piece of a tile that the unit of work is, and the tile's grid indices."""
+        program = self.block.program
+        for name, expr in piece_indices(program):
+            self.out.line(f"const int {c_name('v', name)} = {self.role.scalars.expr(expr)};")
+        if program.streamed:
+            self.out.line(f"if ({c_name('v', program.streamed.extent.name)} == 0) break;")
+        tiles = self.role.scalars.within(TILE.name, (0, tile_count(program) - 1))
+        for name, expr in tile_indices(program.grid, program.launch):
+            for table in lookups(expr):
+                self.block.function(table.name, table_text(table))
+            self.out.line(f"const int {c_name('v', name)} = {tiles.expr(expr)};")
+
+    def _tile_loop(self) -> str:
         """The head of the loop over the role's tiles; what stands before it is printed."""
         first, step = "(int)blockIdx.x", "(int)gridDim.x"
+        tile = c_name("v", unit_ordinal(self.block.program).name)
+        count = unit_count(self.block.program)
         if self.turns:
             self._pass_over(self.turns.index)
             first += f" + {self.turns.index} * (int)gridDim.x" if self.turns.index else ""
             step = f"{self.turns.count} * {step}"
         self.out.line("#pragma unroll 1")
-        return f"for (int v_tile = {first}; v_tile < {count}; v_tile += {step})"
+        return f"for (int {tile} = {first}; {tile} < {count}; {tile} += {step})"
 
     def _pass_over(self, tiles: int) -> None:
         assert self.turns is not None
@@ -408,6 +427,20 @@ class RoleEmitter:
             source, target = copies.copy_kind(op)
             raise ScheduleError(f"{op.id}: the cuda backend has no copy from {source} to {target}")
         emitter(self.role, step)
+
+
+def _piece_ranges(program: Program) -> Ranges:
+    """The range of a unit's ordinal, and of what is known of its piece of a tile."""
+    loop = program.streamed
+    if loop is None:
+        return {}
+    iterations = evaluate(loop.iterations)
+    return {
+        UNIT.name: (0, unit_count(program) - 1),
+        loop.first.name: (0, iterations - 1),
+        loop.extent.name: (1, iterations),
+        loop.part.name: (0, 1),
+    }
 
 
 def _bulk_store(step: Exec) -> bool:

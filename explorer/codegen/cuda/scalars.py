@@ -75,6 +75,9 @@ class Scalars:
             case Binary(op, lhs, rhs):
                 return self._binary(op, lhs, rhs)
             case Select(cond, then, otherwise):
+                decided = known(cond, self.ranges)
+                if decided is not None:
+                    return self.expr(then if decided else otherwise)
                 return f"({self.cond(cond)} ? {self.expr(then)} : {self.expr(otherwise)})"
             case Lookup():
                 return f"{expr.name}[{self.expr(expr.index)}]"

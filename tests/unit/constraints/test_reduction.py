@@ -6,13 +6,17 @@ import pytest
 from attrs import evolve
 
 from explorer.constraints import FeasibleModel, Status, check
+from explorer.constraints.reduction import split_workspace
+from explorer.expr import holds
 from explorer.machine import CPU, H200, Machine
 from explorer.schedule.bound import Schedule
 from explorer.schedule.extensions import Extensions, Launch
+from explorer.schedule.plan import open_plan
 from explorer.schedule.ws import WSScope
 from explorer.space import SearchSpace
 from tests.support.cuda_candidates import (
     DIRECT,
+    GOOD,
     ONE_CONSUMER,
     SMALL,
     STAGED,
@@ -57,6 +61,62 @@ def test_other_roles_cannot(title: str, reason: str) -> None:
     assert message.startswith("split-reduction: split 2: ")
     assert reason in message
     assert message.endswith("split 1 fits")
+
+
+MANY = gemm_space("gemm_nt", (3072, 3072, 4096))
+
+
+def streamed(space: SearchSpace = MANY, title: str = STAGED, **choices: int) -> Schedule:
+    """Of 128 x 256, on 132 blocks: 288 tiles of 64 iterations."""
+    schedule = candidate(space, title, **(GOOD | DEPTHS | choices))
+    launch = evolve(schedule.extensions.launch, stream=True)
+    return evolve(schedule, extensions=evolve(schedule.extensions, launch=launch))
+
+
+@pytest.mark.parametrize(
+    ("title", "blocks"), [(DIRECT, 132), (STAGED, 132), (ONE_CONSUMER, 264), (WORKER, 264)]
+)
+def test_tiles_of_a_wave_and_a_part_can_be_streamed(title: str, blocks: int) -> None:
+    small = SMALL | {"blocks": blocks, "block_N": 64, "depth_A_B": 2}
+    assert broken(streamed(title=title, **small), MANY) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "choices", "reason"),
+    [
+        ((3072, 3072, 4096), {"blocks": 0}, "stream without resident blocks"),
+        ((3072, 3072, 4096), {"split": 2}, "stream and split 2"),
+        ((1024, 1024, 4096), {}, "stream: 32 tiles are no wave and a part for 132 blocks"),
+        ((1536, 11264, 4096), {}, "stream: 528 tiles are whole waves of 132 blocks"),
+        ((3072, 3072, 64), {}, "stream: a tile of 1 iterations cannot be cut"),
+    ],
+)
+def test_other_tiles_cannot_be_streamed(
+    sizes: tuple[int, int, int], choices: dict[str, int], reason: str
+) -> None:
+    space = gemm_space("gemm_nt", sizes)
+    (message,) = broken(streamed(space, **choices), space)
+    assert message.startswith(f"streamed-tiles: {reason}; ")
+
+
+def test_roles_that_take_turns_do_not_stream() -> None:
+    schedule = streamed(title=TURNS, **(SMALL | {"blocks": 132}))
+    (message, *_) = broken(schedule, MANY)
+    assert message.startswith("split-reduction: stream: roles take turns on tiles")
+    assert message.endswith("stream 0 fits")
+
+
+@pytest.mark.parametrize(("columns", "fits"), [(8, True), (64, False)])
+def test_the_cut_tiles_of_many_blocks_have_a_limit(columns: int, fits: bool) -> None:
+    kernel = gemm_kernel(1 << 20, 64, 16)
+    launch = Extensions(launch=Launch(1 << 14, stream=True))
+    schedule = gemm_schedule(kernel, H200, extensions=launch, tile=(64, columns, 2))
+    plan, values = open_plan(kernel.at(**schedule.params), schedule.ws, schedule.extensions)
+    found = [
+        each.text(values) for each in split_workspace(plan, H200) if not holds(each.holds, values)
+    ]
+    message = "stream: 2 parts of 16384 B for 16384 blocks > 268435456 B"
+    assert found == ([] if fits else [message])
 
 
 def ws_rules(parts: int, machine: Machine, move: str = "") -> set[str]:
@@ -112,3 +172,14 @@ def test_the_solver_knows_what_the_checker_knows() -> None:
     assert dict(found.assignment)["split"] == 6
     large = gemm_space("gemm", (16384, 16384, 4096))
     assert dict(FeasibleModel(large).project(wish).assignment)["split"] == 1
+
+
+def test_the_solver_streams_what_the_checker_lets_stream() -> None:
+    titles = [skeleton.title for skeleton in MANY.skeletons]
+    wish = {c.name: c.domain[0] for c in MANY.choices} | GOOD | {"depth_A_B": 2, "stream": 1}
+    wish["skeleton"] = titles.index(STAGED)
+    found = dict(FeasibleModel(MANY).project(wish).assignment)
+    assert found == MANY.canonical(wish)
+    # The solver gives up what is asked for last where both cannot be.
+    both = dict(FeasibleModel(MANY).project(wish | {"split": 2}).assignment)
+    assert (both["split"], both["stream"]) in ((1, 1), (2, 0))

@@ -54,10 +54,12 @@ def test_predictions_sort_measured_trials(run: str, least: float) -> None:
     recorded = explorer.load(RESULTS / run)
     workload = load_workload(recorded.info.space)
     space = space_of(workload, problem_of(recorded.info, workload), recorded.info.machine)
+    # A choice that a record does not know of has its first value.
+    first = {choice.name: choice.domain[0] for choice in space.choices}
     measured, predicted = [], []
     for trial in recorded.trials:
         if trial.time_us is not None:
-            schedule = space.candidate(trial.choices)
+            schedule = space.candidate(first | trial.choices)
             found = materialize(space.kernel, schedule, space.machine)
             measured.append(trial.time_us)
             predicted.append(predict(found, space.machine).predicted_us)
@@ -182,3 +184,28 @@ def test_parts_pay_where_tiles_are_few() -> None:
     assert found[2].predicted_us < 0.7 * found[1].predicted_us
     assert found[2].predicted_us < found[4].predicted_us
     assert found[2].memory_us == pytest.approx(found[1].memory_us, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "gain"),
+    [
+        # 2.2 waves, 3.9, and 15.5 of which the last is half empty.
+        ((3072, 3072, 4096), (0.7, 0.9)),
+        ((4096, 4096, 4096), (1.0, 1.1)),
+        ((8192, 8192, 8192), (0.95, 1.0)),
+    ],
+)
+def test_streaming_pays_where_the_last_wave_is_far_from_full(
+    sizes: tuple[int, int, int], gain: tuple[float, float]
+) -> None:
+    space = gemm_space("gemm_nt", sizes)
+    plain, streamed = (
+        predict(program_of(space, candidate(space, STAGED, **GOOD, stream=stream)), H200)
+        for stream in (0, 1)
+    )
+    assert gain[0] < streamed.predicted_us / plain.predicted_us < gain[1]
+    assert streamed.memory_us == pytest.approx(plain.memory_us)
+    # Nobody works on more iterations than an equal share of all.
+    tiles = sizes[0] // 128 * (sizes[1] // 256)
+    even = tiles / 132 / plain.waves
+    assert streamed.matrix_us == pytest.approx(even * plain.matrix_us, rel=0.02)

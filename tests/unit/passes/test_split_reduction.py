@@ -1,4 +1,4 @@
-"""A reduction in parts: what the pass makes of the grid, the loop and the ops behind it."""
+"""A shared reduction: what the pass makes of the grid, the loop and the ops behind it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from explorer.program.nodes import Exec, For, Program, Ticket, When
 from explorer.program.printer import show_program
 from explorer.program.steps import every_step, executed
 from explorer.schedule.extensions import Extensions, Launch, MatrixLag, StagedStore
+from explorer.schedule.stream import StreamedLoop
 from tests.support.programs import gemm_kernel, gemm_program, gemm_schedule
 
 
@@ -65,6 +66,57 @@ def test_sums_are_handed_over_once_and_the_last_part_does_the_rest() -> None:
         assert [op.id for op in behind] == ["C_local_sum", "store_stage", "store"]
         assert isinstance(behind[0], Map)
     assert "ko_last = ticket of tile tile % 4 is the last of 2" in show_program(program)
+
+
+def streamed(launch: Launch, k: int = 16) -> Program:
+    """Six tiles of k / 2 iterations, unless clusters round them up."""
+    return gemm_program(8, 12, k, H200, consumer_warps=4, extensions=Extensions(launch=launch))
+
+
+def test_a_streamed_launch_hands_over_where_a_tile_is_cut() -> None:
+    program = streamed(Launch(4, stream=True))
+    assert program.streamed == StreamedLoop("ko", Const(8))
+    assert [name for name, _ in program.grid] == ["bx", "by"]
+    (space,) = program.workspace
+    assert tuple(map(str, space.shape)) == ("3", "2", "4", "4")
+    (load, _) = executed(program.roles[0].body)
+    assert "(ko + ko_first) * 2" in str(load.op.src.start[1])
+    for role in program.roles:
+        (loop,) = (step for step in role.body if isinstance(step, For))
+        assert str(loop.stop) == "ko_extent"
+    body = program.roles[1].body
+    place = next(at for at, step in enumerate(body) if isinstance(step, Ticket))
+    part, ticket, add, *rest = body[place - 1 :]
+    assert isinstance(ticket, Ticket)
+    assert (str(ticket.slot), ticket.parts) == ("(unit % 4) - ko_part", 2)
+    assert str(ticket.shared) == "ko_extent < 8"
+    assert isinstance(part, When)
+    assert part.cond == ticket.shared
+    assert isinstance(add, When)
+    assert str(add.cond) == "(ko_last == 1) and (ko_extent < 8)"
+    assert all(isinstance(step, When) and str(step.cond) == "ko_last == 1" for step in rest)
+
+
+def test_the_blocks_of_a_cluster_hand_over_side_by_side() -> None:
+    program = streamed(Launch(4, stream=True, cluster=2, cluster_axis=1))
+    (space,) = program.workspace
+    # One cut between two clusters, for each of their two tiles.
+    assert space.shape[0] == Const(2)
+    (ticket,) = (s for s in every_step(program.roles[1].body) if isinstance(s, Ticket))
+    assert str(ticket.slot) == "(((unit // 2) % 2) - ko_part) * 2 + (unit % 2)"
+
+
+@pytest.mark.parametrize(
+    ("launch", "reason"),
+    [
+        (Launch(stream=True), "stream: 0 resident blocks for 6 tiles"),
+        (Launch(7, stream=True), "stream: 7 resident blocks for 6 tiles"),
+        (Launch(4, split=2, stream=True), "stream: split 2 shares the reduction already"),
+    ],
+)
+def test_what_cannot_be_streamed_is_refused(launch: Launch, reason: str) -> None:
+    with pytest.raises(ScheduleError, match=reason):
+        streamed(launch)
 
 
 def test_late_releases_are_counted_by_the_part() -> None:

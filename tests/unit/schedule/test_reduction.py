@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from explorer.errors import ScheduleError
 from explorer.expr import TRUE, Var, const, evaluate
 from explorer.ir.nodes import Copy, Fill, Gemm, Kernel, Literal, Loop, Stmt, While, whole
-from explorer.schedule.reduction import part_name, reduction_of, share_of
+from explorer.schedule.reduction import alike_tiles, part_name, reduction_of, share_of
 from tests.kernels.attention import attention
 from tests.kernels.epilogue import gemm_epilogue
 from tests.kernels.grouped import grouped_gemm
@@ -91,6 +91,14 @@ OUT = Copy("out", whole(ACC), region(TENSOR, (0, 4), (0, 4)))
 def test_other_loops_are_refused_with_a_reason(kernel: Kernel, reason: str) -> None:
     with pytest.raises(ScheduleError, match=reason):
         reduction_of(kernel)
+
+
+def test_tiles_are_alike_where_all_have_the_same_known_iterations() -> None:
+    assert alike_tiles(KERNEL, LOOP)
+    assert not alike_tiles(KERNEL, evolve(LOOP, extent=Var("bx") + 1))
+    (first, _), second = KERNEL.grid
+    unknown = evolve(KERNEL, grid=((first, Var("rows")), second))
+    assert not alike_tiles(unknown, LOOP)
 
 
 @given(st.integers(0, 40), st.integers(1, 12))
