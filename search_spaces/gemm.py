@@ -13,9 +13,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from gemm_h200 import TF32_HINTS, h200_hints, h200_tiles
 
 import explorer.lang as T
-from explorer import Arrays, Hint, Peer, Problem, Workload, standard_normal
+from explorer import Arrays, Peer, Problem, Workload, standard_normal
 
 TILES = {
     "cpu": {
@@ -23,106 +24,9 @@ TILES = {
         "block_N": (32, 64, 96, 128, 192, 256, 384, 512),
         "block_K": (32, 64, 128, 256),
     },
-    "h200": {
-        "block_M": (64, 128, 192, 256),
-        "block_N": (64, 96, 112, 128, 160, 192, 224, 256),
-        "block_K": (32, 64, 128),
-    },
+    "h200": h200_tiles,
 }
-PAIR = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; {} epilogue"
-TURNS = "roles producer+consumer_0/consumer_1; rings A_shared+B_shared; {} epilogue"
-ONE = "roles producer+consumer; rings A_shared+B_shared; {} epilogue"
-
-
-# Two consumers with 192 accumulators a thread leave the producer the least that there is.
-WIDE_TURNS = (24, 240)
-
-
-def h200_hint(
-    skeleton: str, tile: tuple[int, int, int], depth: int, nreg: tuple[int, int] = (40, 232)
-) -> Hint:
-    """What fast Hopper kernels share: one warp loads, gemms lag by one, one block a processor.
-
-    `nreg` are the register requests of producer and consumers.
-    """
-    block_M, block_N, block_K = tile
-    values = {"block_M": block_M, "block_N": block_N, "block_K": block_K, "depth_A_B": depth}
-    launch = {"blocks": 132, "raster": 2, "group": 8, "warps_producer": 1, "warps_consumer": 4}
-    registers = dict(zip(("nreg_producer", "nreg_consumer"), nreg, strict=True))
-    return Hint(skeleton, values | launch | registers | {"lag_gemm_C_local": 1})
-
-
-def in_pairs(hint: Hint, axis: int, group: int) -> Hint:
-    """The hint in clusters of two blocks, which share the operand that the axis does not move."""
-    return Hint(hint.skeleton, {**hint.values, "cluster": 2, "cluster_axis": axis, "group": group})
-
-
-H200_UNITS = 132
-PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
-# Tiles for problems that have few of them; the reduction in parts fills the processors.
-FEW_TILES = (
-    (PAIR.format("staged"), (128, 128, 64), 6),
-    (PAIR.format("staged"), (128, 64, 64), 8),
-    (ONE.format("staged"), (64, 112, 64), 8),
-    (ONE.format("direct"), (64, 64, 64), 8),
-    (ONE.format("direct"), (64, 128, 64), 8),
-)
-
-
-def filling_parts(problem: Problem, tile: tuple[int, int, int]) -> int:
-    """The most parts of the reduction that run at once, each of four iterations or more."""
-    M, N, K = (-(-problem[name] // block) for name, block in zip("MNK", tile, strict=True))
-    return max(p for p in PARTS if p == 1 or (M * N * p <= H200_UNITS and 4 * p <= K))
-
-
-def h200_hints(problem: Problem) -> tuple[Hint, ...]:
-    """Those of problems with many tiles, behind those of few tiles where that is what it has."""
-    tiles = -(-problem["M"] // 128) * -(-problem["N"] // 256)
-    few = []
-    for skeleton, tile, depth in FEW_TILES if tiles < H200_UNITS else ():
-        if problem["M"] > tile[0] // 2 or tile[0] == 64:
-            hint = h200_hint(skeleton, tile, depth)
-            parts = {"split": filling_parts(problem, tile)}
-            few.append(Hint(skeleton, {**hint.values, **parts}))
-    return (*few, *MANY_TILES)
-
-
-MANY_TILES = (
-    h200_hint(PAIR.format("staged"), (128, 256, 64), 3),
-    h200_hint(PAIR.format("direct"), (128, 256, 64), 4),
-    h200_hint(PAIR.format("staged"), (128, 192, 64), 4),
-    h200_hint(PAIR.format("staged"), (256, 128, 64), 3),
-    h200_hint(PAIR.format("staged"), (128, 128, 64), 6),
-    in_pairs(h200_hint(PAIR.format("staged"), (128, 256, 64), 3), axis=1, group=8),
-    in_pairs(h200_hint(PAIR.format("staged"), (256, 128, 64), 3), axis=0, group=8),
-    h200_hint(TURNS.format("staged"), (128, 192, 64), 4, WIDE_TURNS),
-    h200_hint(TURNS.format("staged"), (128, 160, 64), 5),
-    h200_hint(TURNS.format("staged"), (128, 128, 64), 6),
-    h200_hint(TURNS.format("staged"), (64, 256, 64), 4),
-    h200_hint(ONE.format("staged"), (64, 256, 64), 4),
-    h200_hint(ONE.format("direct"), (64, 128, 64), 8),
-    h200_hint(ONE.format("direct"), (64, 64, 128), 6),
-)
-HINTS = {
-    "h200": h200_hints,
-    # Rows of 128 bytes, as above.
-    "h200 float8_e4m3": (
-        h200_hint(PAIR.format("staged"), (128, 256, 128), 3),
-        h200_hint(PAIR.format("direct"), (128, 256, 128), 4),
-        h200_hint(TURNS.format("staged"), (128, 128, 128), 5),
-        h200_hint(PAIR.format("staged"), (128, 192, 128), 4),
-        h200_hint(PAIR.format("staged"), (256, 128, 128), 3),
-        h200_hint(PAIR.format("staged"), (128, 128, 128), 5),
-        h200_hint(ONE.format("staged"), (64, 128, 128), 6),
-    ),
-    "h200 float32": (
-        h200_hint(PAIR.format("direct"), (128, 256, 32), 4),
-        h200_hint(PAIR.format("direct"), (128, 192, 32), 5),
-        h200_hint(PAIR.format("staged"), (128, 128, 32), 4),
-        h200_hint(PAIR.format("direct"), (256, 128, 32), 4),
-        h200_hint(PAIR.format("direct"), (128, 128, 32), 6),
-    ),
-}
+HINTS = {"h200": h200_hints, "h200 float32": TF32_HINTS}
 TOLERANCE = {
     "float32": 1e-5,
     "float64": 1e-13,
@@ -241,7 +145,7 @@ def gemm_workload(name: str, transpose_a: bool, transpose_b: bool) -> Workload:
             Peer("numpy", "cpu", numpy_matmul),
             Peer("cublas", "h200", cublas_matmul, ("bfloat16", "float16")),
             Peer("cublas tf32", "h200", tf32_matmul, ("float32",)),
-            Peer("torch._scaled_mm", "h200", scaled_matmul, ("float8_e4m3",), needs="torch"),
+            *(SCALED if transpose_b and not transpose_a else ()),
         ),
         description=f"C = {'A.T' if transpose_a else 'A'} @ {'B.T' if transpose_b else 'B'}",
     )
@@ -261,6 +165,10 @@ def scaled_matmul(problem: Problem, arrays: Any) -> None:
 @cache
 def _ones(torch: Any) -> Any:
     return torch.ones((), device="cuda")
+
+
+# The library takes fp8 operands along the reduction only.
+SCALED = (Peer("torch._scaled_mm", "h200", scaled_matmul, ("float8_e4m3",), needs="torch"),)
 
 
 def work(problem: Problem) -> float:

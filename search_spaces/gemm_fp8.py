@@ -3,7 +3,7 @@
 The matrix unit of the h200 adds fp8 products with fewer bits than float32 has, so that the error
 of a long reduction grows. Here every `promote` steps of block_K the partial sums are added to a
 second accumulator in float32 and start anew: a choice between error and speed. Without promotion
-it is `gemm_nt` of float8_e4m3.
+it is `gemm_nt` of float8_e4m3. A cpu adds in float32 anyhow, where promotion has nothing to gain.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from gemm_h200 import PAIR, TURNS, also, h200_hint
 
 import explorer.lang as T
 from explorer import Arrays, Hint, Peer, Problem, Workload, standard_normal
 
 TILES = {
+    "cpu": {
+        "block_M": (32, 64, 96, 128, 192, 256),
+        "block_N": (32, 64, 96, 128, 192, 256),
+        "block_K": (32, 64, 128, 256),
+        "promote": (1, 2, 4, 8),
+    },
     "h200": {
         "block_M": (64, 128, 256),
         "block_N": (64, 96, 128, 160, 192, 256),
@@ -24,17 +31,11 @@ TILES = {
         "promote": (1, 2, 4, 8),
     },
 }
-PAIR = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; {} epilogue"
-TURNS = "roles producer+consumer_0/consumer_1; rings A_shared+B_shared; {} epilogue"
 
 
 def hint(skeleton: str, tile: tuple[int, int, int], depth: int, promote: int) -> Hint:
     """Two accumulators fill the registers, so that tiles are half as large as elsewhere."""
-    block_M, block_N, block_K = tile
-    values = {"block_M": block_M, "block_N": block_N, "block_K": block_K, "promote": promote}
-    launch = {"blocks": 132, "raster": 2, "group": 8, "warps_producer": 1, "warps_consumer": 4}
-    registers = {"nreg_producer": 40, "nreg_consumer": 232, "lag_gemm_C_part": 0}
-    return Hint(skeleton, values | launch | registers | {"depth_A_B": depth})
+    return also(h200_hint(skeleton, tile, depth), promote=promote, lag_gemm_C_part=0)
 
 
 HINTS = {
@@ -98,6 +99,12 @@ def work(problem: Problem) -> float:
     return 2.0 * problem["M"] * problem["N"] * problem["K"]
 
 
+def numpy_matmul(problem: Problem, arrays: Any) -> None:
+    """A @ B.T in float32, through which NumPy has BLAS."""
+    a, b = (arrays[name].astype(np.float32) for name in "AB")
+    np.copyto(arrays["C"], np.matmul(a, b.T), casting="same_kind")
+
+
 def scaled_matmul(problem: Problem, arrays: Any) -> None:
     """A @ B.T by cuBLASLt, its partial sums promoted too."""
     import torch  # noqa: PLC0415
@@ -125,6 +132,9 @@ gemm_promoted = Workload(
     tolerance={"float8_e4m3": 4e-3},
     dtypes=("float8_e4m3",),
     hints=HINTS,
-    peers=(Peer("torch._scaled_mm", "h200", scaled_matmul, needs="torch"),),
+    peers=(
+        Peer("numpy", "cpu", numpy_matmul),
+        Peer("torch._scaled_mm", "h200", scaled_matmul, needs="torch"),
+    ),
     description="C = A @ B.T of fp8, partial sums promoted to float32",
 )

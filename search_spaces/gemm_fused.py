@@ -5,20 +5,27 @@ A is M x K and B is N x K, as in `gemm_nt`. `gemm_bias` adds a vector to every r
 is alpha A B.T + beta D, `gemm_batched` a product for every index of a first dimension. In
 `gemm_strided` the rows of all matrices are `gap` elements further apart than they are long, as the
 leading dimensions of a BLAS say.
+
+Peers on the h200: cuBLAS where it does the whole work, else cuBLAS and one element-wise kernel,
+behind the product or, where a matrix is added, before it, since cuBLAS adds to what C holds; where
+torch is installed, its calls that have the epilogue in the product.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from gemm_h200 import PAIR, few_hints, h200_hint, h200_hints, h200_tiles, narrow_hints
 
 import explorer.lang as T
-from explorer import Arrays, Hint, Problem, Workload, standard_normal
+from explorer import Arrays, Hint, Peer, Problem, Workload, standard_normal
 
 Function = Callable[[Any], Any]
+Run = Callable[[Problem, Any], None]
 ALPHA, BETA = 0.75, 0.5
 TILES = {
     "cpu": {
@@ -26,15 +33,16 @@ TILES = {
         "block_N": (32, 64, 96, 128, 192, 256),
         "block_K": (32, 64, 128, 256),
     },
-    "h200": {
-        "block_M": (64, 128, 192, 256),
-        "block_N": (64, 96, 128, 160, 192, 224, 256),
-        "block_K": (32, 64, 128),
-    },
+    "h200": h200_tiles,
 }
 TOLERANCE = {"float32": 1e-5, "float16": 1e-3, "bfloat16": 8e-3}
 TOLERANCE_ON = {"h200": {"float32": 2e-3}}
-PAIR = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared{}; {} epilogue"
+ROOMY = (
+    h200_hint(PAIR.format("staged"), (128, 128, 64), 4),
+    h200_hint(PAIR.format("direct"), (128, 192, 64), 4),
+    h200_hint(PAIR.format("staged"), (128, 192, 64), 3),
+    h200_hint(PAIR.format("direct"), (128, 128, 64), 5),
+)
 GELU_SCALE, GELU_CUBE = 0.7978845608028654, 0.044715
 
 
@@ -60,25 +68,19 @@ def silu_reference(x: Any) -> Any:
     return x / (1.0 + np.exp(-x))
 
 
-def h200_hint(rings: str, epilogue: str, tile: tuple[int, int, int], depth: int) -> Hint:
-    """Two consumers; what the epilogue reads has two slots, or one where it is a matrix."""
-    block_M, block_N, block_K = tile
-    values = {"block_M": block_M, "block_N": block_N, "block_K": block_K, "depth_A_B": depth}
-    launch = {"blocks": 132, "raster": 2, "group": 8, "warps_producer": 1, "warps_consumer": 4}
-    registers = {"nreg_producer": 40, "nreg_consumer": 232, "lag_gemm_C_local": 1}
-    beside = {"depth_bias": 2, "depth_D": 1, "depth_bias_D": 1}
-    skeleton = PAIR.format(rings, epilogue)
-    return Hint(skeleton, values | launch | registers | beside)
-
-
-def h200_hints(rings: str) -> tuple[Hint, ...]:
-    """Tiles that leave registers to an epilogue."""
-    return (
-        h200_hint(rings, "staged", (128, 128, 64), 4),
-        h200_hint(rings, "direct", (128, 192, 64), 4),
-        h200_hint(rings, "staged", (128, 192, 64), 3),
-        h200_hint(rings, "staged", (128, 256, 64), 3),
-        h200_hint(rings, "direct", (128, 128, 64), 5),
+def fused_hints(rings: str, problem: Problem) -> tuple[Hint, ...]:
+    """Those of the plain product and, where the epilogue reads a matrix, tiles that leave room to
+    a slot of it instead; two slots of a vector."""
+    hints = h200_hints(problem)
+    if "D_shared" in rings and not narrow_hints(problem):
+        hints = (*few_hints(problem), *ROOMY)
+    operands = "A_shared+B_shared"
+    return tuple(
+        Hint(
+            hint.skeleton.replace(operands, operands + rings),
+            {**hint.values, "depth_bias": 2, "depth_D": 1, "depth_bias_D": 1},
+        )
+        for hint in hints
     )
 
 
@@ -243,6 +245,81 @@ def product(arrays: Mapping[str, Any]) -> Any:
     return np.matmul(arrays["A"], arrays["B"].T)
 
 
+def numpy_peer(result: Function) -> Peer:
+    """The reference in the kernel's own precision: in float32, through which NumPy has BLAS."""
+
+    def run(problem: Problem, arrays: Any) -> None:
+        inputs = {n: a.astype(np.float32, copy=False) for n, a in arrays.items() if n != "C"}
+        np.copyto(arrays["C"], result(inputs), casting="same_kind")
+
+    return Peer("numpy", "cpu", run)
+
+
+def cublas_peers(run: Run, beside: str = "") -> tuple[Peer, ...]:
+    """A product by cuBLAS and what is `beside` it, for the types that it multiplies."""
+    return (
+        Peer(f"cublas{beside}", "h200", run, ("bfloat16", "float16")),
+        Peer(f"cublas tf32{beside}", "h200", run, ("float32",)),
+    )
+
+
+def multiply(problem: Problem, arrays: Any) -> None:
+    """C = A B.T."""
+    arrays["A"].reduced_product(arrays["B"].T, arrays["C"])
+
+
+def multiply_batch(problem: Problem, arrays: Any) -> None:
+    """C[z] = A[z] B[z].T."""
+    arrays["A"].reduced_product(arrays["B"].swapaxes(1, 2), arrays["C"])
+
+
+def multiply_then(expression: str) -> Run:
+    """C = A B.T, then an expression of x = C + bias."""
+
+    def run(problem: Problem, arrays: Any) -> None:
+        multiply(problem, arrays)
+        arrays["C"].assign(expression, c=arrays["C"], bias=arrays["bias"])
+
+    return run
+
+
+def add_product(problem: Problem, arrays: Any) -> None:
+    """C = bias + D, then C += A B.T."""
+    arrays["C"].assign("bias + d", d=arrays["D"], bias=arrays["bias"])
+    arrays["A"].reduced_product(arrays["B"].T, arrays["C"], beta=1.0)
+
+
+def add_scaled_product(problem: Problem, arrays: Any) -> None:
+    """C = D, then C = alpha A B.T + beta C."""
+    arrays["C"].assign("d", d=arrays["D"])
+    arrays["A"].reduced_product(arrays["B"].T, arrays["C"], ALPHA, BETA)
+
+
+def torch_arrays(torch: Any, arrays: Any) -> tuple[Any, ...]:
+    """bias, A, B.T and C as torch's tensors of 16-bit floats, without a copy."""
+    bias, a, b, c = (
+        torch.from_dlpack(each.bits.view(np.int16)).view(getattr(torch, each.element.name))
+        for each in (arrays[name] for name in ("bias", "A", "B", "C"))
+    )
+    return bias, a, b.t(), c
+
+
+def torch_addmm(problem: Problem, arrays: Any) -> None:
+    """C = A B.T + bias, the bias in cuBLASLt's epilogue."""
+    import torch  # noqa: PLC0415
+
+    bias, a, b, c = torch_arrays(torch, arrays)
+    torch.addmm(bias, a, b, out=c)
+
+
+def torch_addmm_gelu(problem: Problem, arrays: Any) -> None:
+    """C = gelu(A B.T + bias), both in cuBLASLt's epilogue."""
+    import torch  # noqa: PLC0415
+
+    bias, a, b, c = torch_arrays(torch, arrays)
+    torch._addmm_activation(bias, a, b, use_gelu=True, out=c)
+
+
 def workload(
     name: str,
     kernel: Callable[[Problem], T.TracedKernel],
@@ -250,6 +327,7 @@ def workload(
     extra: Mapping[str, tuple[str, ...]],
     rings: str,
     description: str,
+    peers: tuple[Peer, ...],
     beside: Mapping[str, int] = MappingProxyType({}),
 ) -> Workload:
     """A product with an epilogue.
@@ -285,15 +363,27 @@ def workload(
         work=work,
         tolerance=TOLERANCE,
         tolerance_on=TOLERANCE_ON,
-        hints={"h200": h200_hints(rings)},
+        hints={"h200": partial(fused_hints, rings)},
         usual_dtypes={"h200": "bfloat16"},
         dtypes=tuple(TOLERANCE),
+        peers=(numpy_peer(result), *peers),
         description=description,
     )
 
 
-def bias_workload(name: str, here: Function, there: Function, description: str) -> Workload:
-    """A product plus bias under a function: `here` in the kernel's words, `there` in NumPy's."""
+def bias_workload(
+    name: str,
+    here: Function,
+    there: Function,
+    expression: str,
+    description: str,
+    fused: tuple[Peer, ...] = (),
+) -> Workload:
+    """A product plus bias under a function.
+
+    The function is `here` in the kernel's words, `there` in NumPy's, and for a peer a C
+    `expression` of c and bias. `fused` are the peers that have it in the product's epilogue.
+    """
     return workload(
         name,
         lambda problem: bias_kernel(problem, here),
@@ -301,12 +391,42 @@ def bias_workload(name: str, here: Function, there: Function, description: str) 
         {"bias": ("N",)},
         " bias_shared",
         description,
+        (*fused, *cublas_peers(multiply_then(expression), " + element-wise")),
     )
 
 
-gemm_bias = bias_workload("gemm_bias", identity, identity, "C = A @ B.T + bias")
-gemm_gelu = bias_workload("gemm_gelu", gelu, gelu_reference, "C = gelu(A @ B.T + bias)")
-gemm_silu = bias_workload("gemm_silu", silu, silu_reference, "C = silu(A @ B.T + bias)")
+def torch_peer(name: str, run: Run) -> Peer:
+    return Peer(name, "h200", run, ("bfloat16", "float16"), needs="torch")
+
+
+SUM = "(c + bias)"
+GELU = (
+    f"0.5f * {SUM} * (1.0f + tanhf({GELU_SCALE}f * "
+    f"({SUM} + {GELU_CUBE}f * {SUM} * {SUM} * {SUM})))"
+)
+gemm_bias = bias_workload(
+    "gemm_bias",
+    identity,
+    identity,
+    SUM,
+    "C = A @ B.T + bias",
+    (torch_peer("torch.addmm", torch_addmm),),
+)
+gemm_gelu = bias_workload(
+    "gemm_gelu",
+    gelu,
+    gelu_reference,
+    GELU,
+    "C = gelu(A @ B.T + bias)",
+    (torch_peer("torch._addmm_activation", torch_addmm_gelu),),
+)
+gemm_silu = bias_workload(
+    "gemm_silu",
+    silu,
+    silu_reference,
+    f"{SUM} / (1.0f + expf(-{SUM}))",
+    "C = silu(A @ B.T + bias)",
+)
 gemm_residual = workload(
     "gemm_residual",
     residual_kernel,
@@ -314,6 +434,7 @@ gemm_residual = workload(
     {"bias": ("N",), "D": ("M", "N")},
     " bias_shared+D_shared",
     "C = A @ B.T + bias + D",
+    cublas_peers(add_product, " + element-wise"),
 )
 gemm_alpha_beta = workload(
     "gemm_alpha_beta",
@@ -322,6 +443,7 @@ gemm_alpha_beta = workload(
     {"D": ("M", "N")},
     " D_shared",
     f"C = {ALPHA} A @ B.T + {BETA} D",
+    cublas_peers(add_scaled_product, " + copy"),
 )
 gemm_batched = workload(
     "gemm_batched",
@@ -330,6 +452,7 @@ gemm_batched = workload(
     {},
     "",
     "C[z] = A[z] @ B[z].T",
+    cublas_peers(multiply_batch, " batched"),
     {"Z": 4},
 )
 gemm_strided = workload(
@@ -339,5 +462,6 @@ gemm_strided = workload(
     {},
     "",
     "C = A @ B.T, rows with gaps",
+    cublas_peers(multiply),
     {"gap": 8},
 )

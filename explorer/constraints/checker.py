@@ -29,6 +29,7 @@ _REPAIRS: Mapping[str, range] = {
     "nreg": range(0, 257, 8),
     "blocks": range(529),
     "split": range(1, 33),
+    "stream": range(2),
 }
 
 

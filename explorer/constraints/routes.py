@@ -18,6 +18,8 @@ from explorer.schedule.plan import Plan
 ASYNC_PIECE_BYTES = 4
 # float32 operands are read as tf32: 19 of their bits.
 MATRIX_TYPES = ("bfloat16", "float16", "float32", "float8_e4m3")
+# Columns of an accumulator that a thread's four registers lie in (PTX ISA, wgmma).
+FRAGMENT_COLUMNS = 8
 
 
 def copy_route(plan: Plan, machine: Machine) -> Iterator[Requirement]:
@@ -92,6 +94,21 @@ def operand_swizzle(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                 )
 
 
+def staged_pieces(plan: Plan, machine: Machine) -> Iterator[Requirement]:
+    """The pieces of a staged store are equal, and whole where registers hold columns by eights."""
+    whole = FRAGMENT_COLUMNS if machine.async_matrix else 1
+    sources = {op.id: op.src.buffer for op in ops(plan.kernel.body) if isinstance(op, Copy)}
+    for store in plan.staged:
+        fragment = sources.get(f"{store.op}_stage")
+        if store.pieces > 1 and fragment is not None:
+            yield require(
+                divides(store.pieces * whole, fragment.shape[-1]),
+                f"{store.op}: {{columns}} columns of {fragment.name} are not {store.pieces} "
+                f"equal pieces of a multiple of {whole}",
+                columns=fragment.shape[-1],
+            )
+
+
 RULES = (
     Rule(
         "copy-route",
@@ -125,5 +142,13 @@ RULES = (
         "PTX ISA, wgmma, canonical layouts",
         "choose tile extents that are multiples of 16",
         operand_swizzle,
+    ),
+    Rule(
+        "staged-pieces",
+        "form",
+        "the pieces of a staged store are equal and whole groups of columns",
+        "StagedStore; PTX ISA, wgmma, register fragments",
+        "use fewer pieces, or a tile whose columns they divide",
+        staged_pieces,
     ),
 )

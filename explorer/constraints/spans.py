@@ -18,7 +18,7 @@ from explorer.constraints.graph import plan_turns
 from explorer.constraints.rule import Requirement, Rule, broken, require
 from explorer.expr import Var, equal
 from explorer.ir.access import elements
-from explorer.ir.nodes import Gemm, Loop, Map, Stmt, While, ops
+from explorer.ir.nodes import Element, Gemm, Loop, Map, Stmt, While, ops
 from explorer.machine import Machine, Scope
 from explorer.schedule.plan import Plan, PlanEntry, PlanPipeline, PlanSync
 from explorer.schedule.ws import WSScope
@@ -328,12 +328,13 @@ def _row_divided(role: str, statement: Stmt, buffer: str) -> Iterator[Requiremen
         whole = isinstance(op, Gemm) and op.b.buffer.name == buffer
         if isinstance(op, Map):
             row = Var(op.axes[0][0])
-            read = [e for store in op.stores for e in elements(store.value)]
-            whole = any(e.buffer.name == buffer and e.indices[0] != row for e in read)
+            used = [e for store in op.stores for e in elements(store.value)]
+            used += [Element(store.buffer, store.indices) for store in op.stores]
+            whole = any(e.buffer.name == buffer and e.indices[0] != row for e in used)
         if whole:
             yield broken(
-                f"role {role} reads rows of {buffer} in {op.id} that another role of its split "
-                "writes, and no pipeline orders them"
+                f"role {role} touches rows of {buffer} in {op.id} that another role of its split "
+                "touches too, and no pipeline orders them"
             )
 
 

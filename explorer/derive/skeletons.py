@@ -1,38 +1,46 @@
 """From a plain kernel to skeletons: everything about a schedule except its numbers.
 
 A skeleton is a role partition x a grouping of the handed-over buffers into pipelines x the route
-of the epilogue. Its Plan holds Params wherever a number is free.
+of the epilogue. Its Plan holds Params wherever a number is free. Problems of few rows also have
+skeletons whose gemms are computed transposed.
 
 Two roles that compute whole tiles in turn (ping-pong) pass a token around the main loop, so that
 one multiplies while the other stores; what both stage their results in is handed on likewise.
 
 Invariant: skeletons are listed simplest first, each once; their numbers are Params named
 `warps_<role>`, `nreg_<role>`, `depth_<pipeline>`, `stage_<pipeline>`, `lag_<gemm>`, `mma_m`,
-`mma_n`, `blocks`, `raster`, `group`, `cluster`, `cluster_axis` and `split`, so that skeletons
-share the choices that they have in common.
+`mma_n`, `blocks`, `raster`, `group`, `cluster`, `cluster_axis`, `split` and `stream`, so that
+skeletons share the choices that they have in common.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from explorer.data import digest
 from explorer.derive.bodies import Ring, scope_of, scopes
 from explorer.derive.partition import MOVERS, Partition, handed_over, main_loop, partitions
 from explorer.errors import ScheduleError
-from explorer.expr import Expr, Param, const, minimum, select
+from explorer.expr import Const, Expr, Param, const, minimum, select
 from explorer.ir.access import access
 from explorer.ir.nodes import Copy, Gemm, Kernel, ops
 from explorer.ir.printer import kernel_digest
 from explorer.ir.uniform import uniform_copies
 from explorer.machine import Machine, Scope
 from explorer.memory.bulk import bulk_refusal
-from explorer.schedule.extensions import Extensions, Side, SideMode, Split, StagedStore
+from explorer.schedule.extensions import Extensions, Side, SideMode, Split, StagedStore, Swapped
 from explorer.schedule.plan import Plan, PlanPipeline, scheduled_kernel, sequential_warps
-from explorer.schedule.reduction import reduction_of
+from explorer.schedule.reduction import alike_tiles, reduction_of
 from explorer.schedule.ws import WSScope
+
+LOADER_AND_CONSUMER = ("producer", "consumer")
+GEMM_RANK = 2
+# Two or three pieces make room for one more slot of every tile that two or three groups compute.
+PIECES = (2, 3)
+# Epilogues that go with every grouping of buffers into rings.
+PLAIN = ("direct", "staged")
 
 
 @frozen
@@ -51,17 +59,37 @@ class Skeleton:
 def derive_skeletons(kernel: Kernel, machine: Machine) -> tuple[Skeleton, ...]:
     """All skeletons of a kernel on a machine."""
     found: dict[str, Skeleton] = {}
-    for epilogue, staged in _epilogues(kernel):
-        rewritten = scheduled_kernel(kernel, Extensions(staged=staged))
+    epilogues = (
+        *_epilogues(kernel),
+        *_epilogues_in_pieces(kernel, machine),
+        *_swapped_epilogues(kernel, machine),
+    )
+    for epilogue, extensions in epilogues:
+        rewritten = scheduled_kernel(kernel, extensions)
         for partition in partitions(rewritten, machine):
-            for groups in _groupings(rewritten, partition):
-                skeleton = _skeleton(rewritten, machine, partition, groups, staged, epilogue)
+            if not _worthwhile(extensions, partition):
+                continue
+            groupings = tuple(_groupings(rewritten, partition))
+            for groups in groupings if epilogue in PLAIN else groupings[:1]:
+                skeleton = _skeleton(rewritten, machine, partition, groups, extensions, epilogue)
                 found.setdefault(skeleton.digest, skeleton)
     return tuple(found.values())
 
 
-def _epilogues(kernel: Kernel) -> Iterator[tuple[str, tuple[StagedStore, ...]]]:
-    yield "direct", ()
+def _worthwhile(extensions: Extensions, partition: Partition) -> bool:
+    """Whether roles are a new way to win with such an epilogue.
+
+    Problems that are swapped have few tiles: one consumer of more warps does what two would.
+    Pieces leave room to rings; who stores them beside the consumers wants a ring for them too.
+    """
+    if extensions.swapped:
+        return partition.roles == LOADER_AND_CONSUMER
+    in_pieces = any(store.pieces > 1 for store in extensions.staged)
+    return not in_pieces or ("producer" in partition.roles and "storer" not in partition.roles)
+
+
+def _epilogues(kernel: Kernel) -> Iterator[tuple[str, Extensions]]:
+    yield "direct", Extensions()
     direct = [
         op
         for op in ops(kernel.body)
@@ -70,10 +98,50 @@ def _epilogues(kernel: Kernel) -> Iterator[tuple[str, tuple[StagedStore, ...]]]:
         and op.dst.buffer.scope == Scope.GLOBAL
     ]
     if direct:
-        yield (
-            "staged",
-            tuple(StagedStore(op.id, f"{op.dst.buffer.name}_staging") for op in direct),
-        )
+        staged = tuple(StagedStore(op.id, f"{op.dst.buffer.name}_staging") for op in direct)
+        yield "staged", Extensions(staged=staged)
+
+
+def _epilogues_in_pieces(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Extensions]]:
+    """Staged epilogues whose buffer holds a part of the tile, where asynchronous rings gain by
+    the rest."""
+    for _, extensions in _epilogues(kernel):
+        if extensions.staged and machine.async_matrix:
+            for pieces in PIECES:
+                staged = tuple(evolve(store, pieces=pieces) for store in extensions.staged)
+                yield f"staged in {pieces}", Extensions(staged=staged)
+
+
+def _swapped_epilogues(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Extensions]]:
+    """The epilogues of the kernel with its gemms computed transposed, where that can pay.
+
+    It can where every accumulator has fewer rows to fill than two matrix instructions have.
+    """
+    gemms = [op for op in ops(kernel.body) if isinstance(op, Gemm)]
+    if not (
+        machine.async_matrix and gemms and all(_few_rows(kernel, op, machine) for op in gemms)
+    ):
+        return
+    swapped = tuple(Swapped(op.id) for op in gemms)
+    for epilogue, extensions in _epilogues(kernel):
+        wanted = evolve(extensions, swapped=swapped)
+        try:
+            scheduled_kernel(kernel, wanted)
+        except ScheduleError:
+            return
+        yield f"swapped {epilogue}", wanted
+
+
+def _few_rows(kernel: Kernel, gemm: Gemm, machine: Machine) -> bool:
+    """Whether the tensor that A's rows come from has a known number of them, and a small one."""
+    copies = (op for op in ops(kernel.body) if isinstance(op, Copy))
+    source = next((op.src for op in copies if op.dst.buffer.name == gemm.a.buffer.name), None)
+    if source is None or source.buffer.scope != Scope.GLOBAL or len(source.shape) != GEMM_RANK:
+        return False
+    kept = [axis for axis in range(len(source.extent)) if axis not in source.squeezed]
+    rows = source.buffer.shape[kept[1 if gemm.transpose_a else 0]]
+    least = min(shape.m for shape in machine.matrix_shapes)
+    return isinstance(rows, Const) and rows.value < 2 * least
 
 
 def _groupings(kernel: Kernel, partition: Partition) -> Iterator[tuple[tuple[str, ...], ...]]:
@@ -99,7 +167,7 @@ def _skeleton(
     machine: Machine,
     partition: Partition,
     groups: tuple[tuple[str, ...], ...],
-    staged: tuple[StagedStore, ...],
+    extensions: Extensions,
     epilogue: str,
 ) -> Skeleton:
     rings = (*_rings(kernel, partition, groups), *_handed_on(kernel, partition))
@@ -120,6 +188,7 @@ def _skeleton(
     gemms = [op for op in ops(kernel.body) if isinstance(op, Gemm)]
     lagging = machine.async_matrix and bool(rings)
     cluster, cluster_axis = _clusters(kernel, machine, rings)
+    split, stream = _sharing(kernel, machine, partition)
     plan = Plan(
         kernel=kernel,
         num_warps=num_warps,
@@ -135,13 +204,15 @@ def _skeleton(
         splits=(Split(partition.split),) if partition.split else (),
         lags=tuple((op.id, Param(f"lag_{op.id}")) for op in gemms) if lagging else (),
         matrix=tuple((op.id, *_matrix_tile(op, machine)) for op in gemms),
-        staged=staged,
+        staged=extensions.staged,
+        swapped=extensions.swapped,
         blocks=Param("blocks"),
         raster=Param("raster"),
         group=Param("group"),
         cluster=cluster,
         cluster_axis=cluster_axis,
-        split=_split(kernel, machine, partition),
+        split=split,
+        stream=stream,
     )
     grouping = " ".join("+".join(group) for group in groups) or "none"
     return Skeleton(f"roles {partition.title}; rings {grouping}; {epilogue} epilogue", plan)
@@ -170,12 +241,13 @@ def _clusters(kernel: Kernel, machine: Machine, rings: tuple[Ring, ...]) -> tupl
     return size, Param("cluster_axis") if len(shared) > 1 else select(size > 1, shared[0], 0)
 
 
-def _split(kernel: Kernel, machine: Machine, partition: Partition) -> Expr:
-    """The parts of the reduction: open where the roles that add to sums also store them."""
+def _sharing(kernel: Kernel, machine: Machine, partition: Partition) -> tuple[Expr, Expr]:
+    """The parts of the reduction, and whether the last tiles are streamed: open where the roles
+    that add to sums also store them."""
     try:
         found = reduction_of(kernel)
     except ScheduleError:
-        return const(1)
+        return const(1), const(0)
     gemms = {partition.roles_of(op.id) for op in ops((found.loop,)) if isinstance(op, Gemm)}
     behind = {
         partition.roles_of(op.id)
@@ -184,7 +256,9 @@ def _split(kernel: Kernel, machine: Machine, partition: Partition) -> Expr:
         for op in ops((statement,))
     }
     possible = machine.registers is not None and not partition.turns
-    return Param("split") if possible and len(gemms) == 1 and behind <= gemms else const(1)
+    if not possible or len(gemms) > 1 or not behind <= gemms:
+        return const(1), const(0)
+    return Param("split"), Param("stream") if alike_tiles(kernel, found.loop) else const(0)
 
 
 def _matrix_tile(gemm: Gemm, machine: Machine) -> tuple[Expr, Expr]:

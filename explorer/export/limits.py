@@ -27,7 +27,9 @@ def refusals(schedule: Schedule) -> tuple[str, ...]:
         *_stages(schedule),
         *_lags(schedule),
         *_cluster(schedule),
+        *_pieces(schedule),
         *_parts(schedule),
+        *_stream(schedule),
     )
 
 
@@ -82,6 +84,15 @@ def _cluster(schedule: Schedule) -> Iterator[str]:
         yield f"clusters of {size} blocks with multicast beside roles; use clusters of 1"
 
 
+def _pieces(schedule: Schedule) -> Iterator[str]:
+    for store in schedule.extensions.staged:
+        if store.pieces > 1:
+            yield (
+                f"store '{store.op}' through {store.staging} in {store.pieces} pieces of a "
+                "fragment's columns; use 1 piece"
+            )
+
+
 def _parts(schedule: Schedule) -> Iterator[str]:
     parts = schedule.extensions.launch.split
     if parts > 1:
@@ -89,6 +100,11 @@ def _parts(schedule: Schedule) -> Iterator[str]:
             f"reduction in {parts} parts, whose sums the last block adds up: that is another "
             "kernel there; use split 1"
         )
+
+
+def _stream(schedule: Schedule) -> Iterator[str]:
+    if schedule.extensions.launch.stream:
+        yield "last tiles whose iterations the blocks share; leave out the stream"
 
 
 def _stages(schedule: Schedule) -> Iterator[str]:

@@ -38,7 +38,7 @@ class _Export:
     """A kernel in the form that TileLang runs, its WSSchedule, and what both were made from.
 
     `grid` is the grid of tiles, which a persistent launch has replaced in `kernel`; `digest` is
-    that of the schedule as it was given.
+    that of the schedule as it was given. `allocated` are the buffers that the author's kernel has.
     """
 
     kernel: Kernel
@@ -46,6 +46,7 @@ class _Export:
     schedule: Schedule
     grid: tuple[tuple[str, Expr], ...]
     digest: str
+    allocated: tuple[Buffer, ...]
 
     @property
     def threads(self) -> int:
@@ -85,7 +86,7 @@ def _prepare(kernel: Kernel, schedule: Schedule, fixed: bool) -> _Export:
     if fixed:
         rewritten = rewritten.at(**schedule.params)
     looped, ws = tile_loop(rewritten, schedule.ws, schedule.extensions.launch)
-    return _Export(looped, ws, schedule, rewritten.grid, made)
+    return _Export(looped, ws, schedule, rewritten.grid, made, kernel.buffers)
 
 
 def _paste(export: _Export) -> Iterator[str]:
@@ -99,8 +100,7 @@ def _paste(export: _Export) -> Iterator[str]:
     yield "# The launch:"
     yield f"#   {_launch(kernel, 'threads')}"
     yield "# After the allocations:"
-    staging = {store.staging for store in schedule.extensions.staged}
-    yield from (_allocation(buffer) for buffer in kernel.buffers if buffer.name in staging)
+    yield from _changed_allocations(export)
     yield from _after_allocations(export, "")
     yield "# The body, with the ids that the schedule refers to:"
     yield from (f"#   {line}" for line in export.printer.body(kernel.body, ""))
@@ -157,6 +157,15 @@ def _allocation(buffer: Buffer) -> str:
         raise KernelError(f"buffer '{buffer.name}': scope {buffer.scope} is not one of a GPU")
     name = variable(buffer.name, "buffer")
     return f"{name} = T.{call}({shape_text(buffer.shape)}, {dtype_text(buffer.dtype)})"
+
+
+def _changed_allocations(export: _Export) -> Iterator[str]:
+    """The buffers that the author's kernel has not, or has in another shape."""
+    names = {buffer.name for buffer in export.allocated}
+    for buffer in export.kernel.buffers:
+        if buffer not in export.allocated:
+            note = "  # in place of the one there" if buffer.name in names else ""
+            yield _allocation(buffer) + note
 
 
 def _after_allocations(export: _Export, indent: str) -> Iterator[str]:

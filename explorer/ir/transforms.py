@@ -48,11 +48,12 @@ from explorer.machine import Scope
 # ---------------------------------------------------------------- staged stores
 
 
-def stage_store(kernel: Kernel, op_id: str, staging_name: str) -> Kernel:
+def stage_store(kernel: Kernel, op_id: str, staging_name: str, pieces: int = 1) -> Kernel:
     """Send a fragment-to-global copy through a shared buffer.
 
     `op: C[..] <- frag` becomes `op_stage: staging <- frag` and `op: C[..] <- staging`. The staging
-    buffer has the shape of the copied region and the type of the tensor.
+    buffer has the shape of the copied region and the type of the tensor. In `pieces` it has that
+    part of the columns, and both halves follow once a piece: `op_stage_1`, `op_1`, and so on.
     """
     op = _placed(kernel, op_id)
     if not isinstance(op, Copy) or not op.src.buffer.scope.private:
@@ -63,22 +64,34 @@ def stage_store(kernel: Kernel, op_id: str, staging_name: str) -> Kernel:
         raise ScheduleError(
             f"staged store '{op_id}': its target '{op.dst.buffer.name}' is on chip"
         )
+    *rows, columns = op.src.shape
+    width = columns // pieces
+    staging = Buffer(staging_name, (*rows, width), op.dst.buffer.dtype, Scope.SHARED)
+    halves: list[Copy] = []
+    for piece in range(pieces):
+        end = f"_{piece}" if piece else ""
+        src, dst = (_columns(region, piece, width) for region in (op.src, op.dst))
+        halves.append(evolve(op, id=f"{op_id}_stage{end}", src=src, dst=whole(staging)))
+        halves.append(evolve(op, id=f"{op_id}{end}", src=whole(staging), dst=dst))
     names = {buffer.name for buffer in (*kernel.tensors, *kernel.buffers)}
-    first_id = f"{op_id}_stage"
-    if staging_name in names or any(s.id == first_id for s, _ in walk(kernel.body)):
+    ids = {statement.id for statement, _ in walk(kernel.body)} - {op_id}
+    taken = [name for name in (staging_name,) if name in names]
+    taken += [half.id for half in halves if half.id in ids]
+    if taken:
         raise ScheduleError(
-            f"staged store '{op_id}': '{staging_name}' or '{first_id}' is taken; rename the buffer"
+            f"staged store '{op_id}': '{taken[0]}' is taken; rename the buffer or the op"
         )
-    staging = Buffer(staging_name, op.src.shape, op.dst.buffer.dtype, Scope.SHARED)
-    halves = (
-        evolve(op, id=first_id, dst=whole(staging)),
-        evolve(op, src=whole(staging)),
-    )
     return evolve(
         kernel,
         buffers=(*kernel.buffers, staging),
-        body=_replace(kernel.body, op_id, halves),
+        body=_replace(kernel.body, op_id, tuple(halves)),
     )
+
+
+def _columns(region: Region, piece: int, width: Expr) -> Region:
+    """The `piece`-th part of a region's columns."""
+    start = (*region.start[:-1], region.start[-1] + piece * width)
+    return evolve(region, start=start, extent=(*region.extent[:-1], width))
 
 
 def _placed(kernel: Kernel, op_id: str) -> Stmt:

@@ -12,7 +12,7 @@ from explorer.expr import Const, Expr, IntLike, ceildiv, const, evaluate, produc
 from explorer.ir.nodes import Buffer, Copy, Op, Region
 from explorer.machine import Scope
 from explorer.memory.swizzle import ATOM_ROWS
-from explorer.memory.tiles import TileLayout, tile_layout
+from explorer.memory.tiles import BoxedTile, tile_layout
 
 RANK_MAX = 5
 BOX_EXTENT_MAX = 256
@@ -96,7 +96,7 @@ def bulk_sides(copy: Copy) -> tuple[Region, Region]:
     return copy.dst, copy.src
 
 
-def bulk_box(outside: Region, layout: TileLayout) -> BulkBox:
+def bulk_box(outside: Region, layout: BoxedTile) -> BulkBox:
     """The boxes of a copy that is not refused; all sizes fixed."""
     extents = [evaluate(extent) for extent in reversed(outside.extent)]
     columns = layout.box_columns

@@ -23,7 +23,7 @@ from explorer.memory.swizzle import ATOM_ROWS, SwizzleMode, swizzle_of, widest_s
 
 
 @frozen
-class TileLayout:
+class BoxedTile:
     """A tile of `rows` x `columns` elements."""
 
     rows: int
@@ -80,12 +80,12 @@ class TileLayout:
 
 def tile_layout(
     rows: int, columns: int, element: DType, place: FixedPlace | None = None
-) -> TileLayout:
+) -> BoxedTile:
     """The layout of a tile; a single row is not swizzled. Its author's `place` names a swizzle."""
     mode = widest_swizzle(columns, element) if rows > 1 else SwizzleMode.SWIZZLE_NONE
     if place is not None:
         mode = swizzle_of(place.swizzle_bytes)
-    tile = TileLayout(rows, columns, element, mode)
+    tile = BoxedTile(rows, columns, element, mode)
     if tile.boxes > 1 and rows % ATOM_ROWS:
-        return TileLayout(rows, columns, element, SwizzleMode.SWIZZLE_NONE)
+        return BoxedTile(rows, columns, element, SwizzleMode.SWIZZLE_NONE)
     return tile

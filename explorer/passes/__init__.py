@@ -19,7 +19,7 @@ from explorer.passes.expand_stages import expand_stages
 from explorer.passes.lag_matrix import lag_matrix
 from explorer.passes.place_ops import place_ops
 from explorer.passes.plan import Pass, Plan
-from explorer.passes.route_stores import route_stores
+from explorer.passes.rewrite_kernel import rewrite_kernel
 from explorer.passes.share_bytes import share_bytes
 from explorer.passes.share_copies import share_copies
 from explorer.passes.split_reduction import split_reduction
@@ -32,7 +32,7 @@ from explorer.schedule.bound import Schedule
 
 PASSES: tuple[Pass, ...] = (
     bind_params,  # every size fixed
-    route_stores,  # staged stores in two halves
+    rewrite_kernel,  # staged stores in two halves, swapped gemms transposed
     place_ops,  # scope bodies -> a tree of entries per role
     split_reduction,  # parts of the reduction as tiles, their sums handed over
     split_rows,  # each role its share of the rows
@@ -85,6 +85,7 @@ def assemble(plan: Plan) -> Program:
         scalars=plan.kernel.scalars,
         workspace=plan.workspace,
         pools=plan.kernel.pools,
+        streamed=plan.streamed,
     )
 
 

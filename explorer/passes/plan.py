@@ -18,6 +18,7 @@ from explorer.ir.nodes import Buffer, Kernel, Loop, While
 from explorer.machine import Machine
 from explorer.program.nodes import Barriers, Ring, Step
 from explorer.schedule.bound import Schedule
+from explorer.schedule.stream import StreamedLoop
 from explorer.schedule.ws import WSRole
 
 
@@ -83,7 +84,7 @@ class RoleDraft:
 @frozen
 class Plan:
     """What is known so far. `scopes` are (pipeline, path of scope ids from the root); `workspace`
-    are global buffers that the passes add."""
+    are global buffers that the passes add; `streamed` as in a Program."""
 
     kernel: Kernel
     schedule: Schedule
@@ -93,6 +94,7 @@ class Plan:
     rings: tuple[Ring, ...] = ()
     barriers: tuple[Barriers, ...] = ()
     workspace: tuple[Buffer, ...] = ()
+    streamed: StreamedLoop | None = None
 
     def scope_path(self, pipeline: str) -> tuple[str, ...]:
         """The scopes around a pipeline's entries, its own last; KeyError without entries."""

@@ -38,6 +38,13 @@ def _positive(instance: Any, attribute: Any, value: Any) -> None:
         )
 
 
+def _bool(instance: Any, attribute: Any, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ScheduleError(
+            f"{type(instance).__name__}.{attribute.name} must be true or false, got {value!r}"
+        )
+
+
 def _member(kind: type[E], value: Any) -> E:
     try:
         return kind(value)
@@ -134,6 +141,9 @@ class Launch:
     `split` parts of a tile's reduction are worked on as tiles of their own (`schedule.reduction`);
     each leaves its sums in memory, and the last to come adds them up. TileLang 0.1.15 expresses it
     as another kernel.
+
+    `stream` lets the blocks share the iterations of the last tiles in equal ranges, instead of
+    leaving some idle in the last wave (`schedule.stream`). Not in TileLang 0.1.15.
     """
 
     blocks: int = field(default=0, validator=_int)
@@ -142,6 +152,7 @@ class Launch:
     cluster: int = field(default=1, validator=_positive)
     cluster_axis: int = field(default=0, validator=_int)
     split: int = field(default=1, validator=_positive)
+    stream: bool = field(default=False, validator=_bool)
 
 
 class CopyRoute(StrEnum):
@@ -174,10 +185,26 @@ class StagedStore:
 
     The kernel gets one more buffer and one more op (`<op>_stage`). TileLang 0.1.15 expresses it as
     two copies in the kernel.
+
+    With several `pieces` the buffer holds that part of the columns, and they pass one after the
+    other (`<op>_stage_1`, `<op>_1`, ...): what it does not take is left to deeper rings. Not in
+    TileLang 0.1.15.
     """
 
     op: str = field(validator=_name)
     staging: str = field(validator=_name)
+    pieces: int = field(default=1, validator=_positive)
+
+
+@frozen
+class Swapped:
+    """A gemm computed transposed: its accumulator is held as N x M (`ir.swapped`).
+
+    The matrix instruction then has N along its rows, and few rows of the result waste nothing.
+    TileLang 0.1.15 expresses it as another gemm and element-wise stores in the kernel.
+    """
+
+    op: str = field(validator=_name)
 
 
 @frozen
@@ -201,6 +228,7 @@ class Extensions:
     routes: tuple[Route, ...] = ()
     staged: tuple[StagedStore, ...] = ()
     matrix: tuple[MatrixTile, ...] = ()
+    swapped: tuple[Swapped, ...] = ()
 
     def side(self, pipeline: str, producer: bool) -> Side | None:
         """The extended side of a pipeline, or None where one role stands there."""

@@ -18,6 +18,7 @@ from attrs import field, fields, frozen
 from explorer.errors import ScheduleError
 from explorer.expr import Expr, Param, const, evaluate, maximum, round_up
 from explorer.ir.nodes import Group, If, Kernel, Loop, Op, Stmt, While, walk
+from explorer.ir.swapped import swap_operands
 from explorer.ir.transforms import stage_store
 from explorer.schedule.extensions import (
     Extensions,
@@ -30,6 +31,7 @@ from explorer.schedule.extensions import (
     Side,
     Split,
     StagedStore,
+    Swapped,
 )
 from explorer.schedule.ws import (
     WSOpRef,
@@ -98,7 +100,8 @@ class Plan:
     """The whole schedule. `kernel` is the kernel after the rewrites that the plan asks for.
 
     `lags` are (gemm, iterations); `matrix` are (gemm, index into the machine's matrix shapes).
-    `raster` is an index into `Raster`. `unknown` says what the extensions name in vain.
+    `raster` is an index into `Raster`, `stream` 0 or 1. `unknown` says what the extensions name in
+    vain.
     """
 
     kernel: Kernel
@@ -112,12 +115,14 @@ class Plan:
     matrix: tuple[tuple[str, Expr, Expr], ...] = ()
     routes: tuple[Route, ...] = ()
     staged: tuple[StagedStore, ...] = ()
+    swapped: tuple[Swapped, ...] = ()
     blocks: Expr = field(default=const(0))
     raster: Expr = field(default=const(0))
     group: Expr = field(default=const(1))
     cluster: Expr = field(default=const(1))
     cluster_axis: Expr = field(default=const(0))
     split: Expr = field(default=const(1))
+    stream: Expr = field(default=const(0))
     unknown: tuple[str, ...] = ()
 
     @property
@@ -199,10 +204,13 @@ class Plan:
 
 
 def scheduled_kernel(kernel: Kernel, extensions: Extensions) -> Kernel:
-    """The kernel after the rewrites that the extensions ask for."""
+    """The kernel after the rewrites that the extensions ask for.
+
+    Stores are staged first: the staging buffer of a swapped gemm is as its tensor, not turned.
+    """
     for store in extensions.staged:
-        kernel = stage_store(kernel, store.op, store.staging)
-    return kernel
+        kernel = stage_store(kernel, store.op, store.staging, store.pieces)
+    return swap_operands(kernel, tuple(each.op for each in extensions.swapped))
 
 
 def unknown_names(kernel: Kernel, ws: WSSchedule, extensions: Extensions) -> Iterator[str]:
@@ -235,6 +243,7 @@ def repeated_names(extensions: Extensions) -> Iterator[str]:
     named += [("lag", lag.op) for lag in extensions.lags]
     named += [("route", route.op) for route in extensions.routes]
     named += [("staged store", store.op) for store in extensions.staged]
+    named += [("swapped gemm", each.op) for each in extensions.swapped]
     named += [("matrix tile", tile.op) for tile in extensions.matrix]
     for what, name in dict.fromkeys(each for each in named if named.count(each) > 1):
         yield f"the {what} of {name} is given twice"
@@ -286,12 +295,14 @@ def open_plan(
         matrix=tuple((tile.op, const(tile.m), const(tile.n)) for tile in extensions.matrix),
         routes=extensions.routes,
         staged=extensions.staged,
+        swapped=extensions.swapped,
         blocks=param("blocks", launch.blocks),
         raster=const(tuple(Raster).index(launch.raster)),
         group=const(launch.group),
         cluster=const(launch.cluster),
         cluster_axis=const(launch.cluster_axis),
         split=param("split", launch.split),
+        stream=param("stream", int(launch.stream)),
         unknown=(*vain, *unknown_names(kernel, ws, extensions), *repeated_names(extensions)),
     )
     return plan, values
@@ -361,9 +372,11 @@ def fix(plan: Plan, env: Mapping[str, int]) -> tuple[WSSchedule, Extensions]:
             cluster=value(plan.cluster),
             cluster_axis=value(plan.cluster_axis),
             split=value(plan.split),
+            stream=bool(value(plan.stream)),
         ),
         routes=plan.routes,
         staged=plan.staged,
+        swapped=plan.swapped,
         matrix=tuple(MatrixTile(op, value(m), value(n)) for op, m, n in plan.matrix),
     )
     return ws, extensions

@@ -54,7 +54,10 @@ def _extension_lines(extensions: Extensions) -> Iterator[str]:
     for route in extensions.routes:
         yield f"{route.op} travels by the {route.route} route"
     for store in extensions.staged:
-        yield f"{store.op} goes through {store.staging}"
+        pieces = f" in {store.pieces} pieces" if store.pieces > 1 else ""
+        yield f"{store.op} goes through {store.staging}{pieces}"
+    for swapped in extensions.swapped:
+        yield f"{swapped.op} is computed transposed, its operands swapped"
     for tile in extensions.matrix:
         yield f"{tile.op} in instructions of {tile.m} x {tile.n}"
     launch = extensions.launch
@@ -63,4 +66,5 @@ def _extension_lines(extensions: Extensions) -> Iterator[str]:
     if launch.cluster > 1:
         order += f", clusters of {launch.cluster} along grid axis {launch.cluster_axis}"
     parts = f", reduction in {launch.split} parts" if launch.split > 1 else ""
-    yield f"launch: {grid}, {launch.raster} raster{order}{parts}"
+    stream = ", last tiles streamed" if launch.stream else ""
+    yield f"launch: {grid}, {launch.raster} raster{order}{parts}{stream}"

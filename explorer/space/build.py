@@ -20,12 +20,7 @@ REGISTERS = (24, 40, 56, 88, 152, 168, 208, 232, 240)
 
 def space_of(workload: Workload, problem: Problem, machine: Machine) -> SearchSpace:
     """The space of one problem; InputError where the workload has no tiles for the machine."""
-    tiles = workload.tiles.get(machine.name)
-    if tiles is None:
-        raise InputError(
-            f"{workload.name} has no tile sizes for {machine.name}: "
-            f"it has them for {', '.join(workload.tiles)}"
-        )
+    tiles = workload.tiles_of(machine.name, problem)
     return build_space(workload.trace(problem), machine, tiles)
 
 
@@ -88,4 +83,5 @@ def machine_domains(machine: Machine) -> dict[str, tuple[int, ...]]:
         "cluster": tuple(1 << power for power in range(machine.cluster_max.bit_length())),
         "cluster_axis": (0, 1),
         "split": SPLITS if gpu else (1,),
+        "stream": (0, 1) if gpu else (0,),
     }

@@ -114,7 +114,7 @@ def plan_params(plan: Plan) -> frozenset[str]:
     """The names of the Params that occur in a plan or in its kernel."""
     found: set[str] = set(plan.kernel.params)
     exprs: list[Expr | Cond] = [plan.num_warps, plan.blocks, plan.raster, plan.group]
-    exprs += [plan.cluster, plan.cluster_axis, plan.split]
+    exprs += [plan.cluster, plan.cluster_axis, plan.split, plan.stream]
     exprs += [each for role in plan.roles for each in (role.lo, role.warps, role.nreg)]
     exprs += [pipeline.depth for pipeline in plan.pipelines]
     exprs += [lag for _, lag in plan.lags]

@@ -19,10 +19,16 @@ from attrs import frozen
 from explorer.constraints import FeasibleModel
 from explorer.data import dumps
 from explorer.errors import InputError, RecordError
-from explorer.machine import machine_named
 from explorer.records import CompileFailed, Measured, reason_of, write_atomic
 from explorer.space import SKELETON, Assignment, SearchSpace, space_of
-from explorer.tune.bench import BenchRequest, SilentBench, SuiteBench, Winner, bundled_workload
+from explorer.tune.bench import (
+    BenchRequest,
+    SilentBench,
+    SuiteBench,
+    Winner,
+    bundled_workload,
+    machine_of,
+)
 from explorer.tune.device import Device, prepare
 from explorer.tune.prior import hinted_target
 from explorer.tune.starts import refusal, winner_of
@@ -45,6 +51,7 @@ FEATURES = (
     Feature("gemms in flight", {"lag": 0}),
     Feature("slots beyond two", {"depth": 2}),
     Feature("staged epilogue", {}, (("staged epilogue", "direct epilogue"),)),
+    Feature("swapped operands", {}, (("swapped ", ""),)),
     Feature("persistent blocks", {"blocks": 0}),
     Feature("raster order", {"raster": 0, "group": 1}),
     Feature("multicast in a cluster", {"cluster": 1}),
@@ -55,6 +62,7 @@ FEATURES = (
         (("consumer_0+consumer_1", "consumer"), ("consumer_0/consumer_1", "consumer")),
     ),
     Feature("split reduction", {"split": 1}),
+    Feature("streamed last tiles", {"stream": 0}),
 )
 
 
@@ -163,7 +171,7 @@ def ablate_case(request: BenchRequest) -> Ladder:
     if len(cases) > 1:
         names = ", ".join(case.name for case in cases)
         raise InputError(f"an ablation is of one case, not of {names}")
-    with Host(machine_named(request.machine or suite.machine)) as host:
+    with Host(machine_of(request, suite)) as host:
         session = partial(Session, host=host)
         bench = SuiteBench(request, suite, session, SilentBench(), bundled_workload)
         return ablate(bench, bench.winner(cases[0]))

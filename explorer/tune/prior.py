@@ -27,6 +27,7 @@ WISHES: Mapping[str, int] = {
     "cluster": 1,
     "cluster_axis": 0,
     "split": 1,
+    "stream": 0,
 }
 
 

@@ -15,6 +15,8 @@ from tests.support.cuda_candidates import (
     SMALL,
     STAGED,
     STORER,
+    THREE_STAGED,
+    TURNS_STAGED,
     candidate,
     draw,
     gemm_space,
@@ -81,3 +83,28 @@ def test_a_storing_role(sizes: tuple[int, int, int]) -> None:
             choices = SMALL | {"blocks": blocks, "depth_C_staging": depth, "depth_A_B": 3}
             outcome = opened.measure(built(opened, candidate(space, STORER, **choices)), repeats=1)
             assert isinstance(outcome, Measured), outcome
+
+
+# Whole and broken tiles of 176, 160 and 192 columns; pitches of whole sectors and not.
+@pytest.mark.parametrize("sizes", [(4104, 4104, 328), (4000, 4000, 320), (392, 584, 72)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_staging_in_pieces(layout: str, sizes: tuple[int, int, int]) -> None:
+    space = gemm_space(layout, sizes)
+    three = {"block_M": 192, "warps_consumer": 12, "nreg_consumer": 152, "depth_A_B": 4}
+    wide = {"block_M": 256, "block_N": 160}
+    turns = {"block_N": 192, "nreg_producer": 24, "nreg_consumer": 240, "depth_A_B": 4}
+    cases = (
+        ("two", STAGED, 2, {"depth_A_B": 4}),
+        ("two, 256 rows", STAGED, 2, wide),
+        ("three", THREE_STAGED, 2, three | {"block_N": 176}),
+        ("three, by thirds", THREE_STAGED, 3, three | {"block_N": 192}),
+        ("turns", TURNS_STAGED, 3, turns),
+    )
+    with session(layout, sizes) as opened:
+        drawn = [
+            (f"{name} in {blocks}", candidate(space, at, **(GOOD | choices | {"blocks": blocks})))
+            for name, title, pieces, choices in cases
+            for at in [title.replace("staged", f"staged in {pieces}")]
+            for blocks in (4, 132)
+        ]
+        all_are_right(opened, drawn)

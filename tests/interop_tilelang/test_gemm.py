@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from explorer.constraints import check
 from explorer.export import export_kernel_tilelang
 from explorer.ir.nodes import Kernel
 from explorer.machine import H200
@@ -15,7 +16,7 @@ from explorer.program.events import role_events
 from explorer.records import read_schedule
 from explorer.runtime import load_workload
 from explorer.schedule.bound import Schedule
-from explorer.schedule.extensions import CopyRoute, Launch, Raster, Route
+from explorer.schedule.extensions import CopyRoute, Launch, MatrixTile, Raster, Route, Swapped
 from explorer.schedule.ws import WSScope, WSSync, WSSyncKind
 from tests.interop_tilelang.candidates import LAYOUTS, kernel_of, solved, title_of
 from tests.interop_tilelang.materialize import (
@@ -92,6 +93,23 @@ def test_roles_registers_depth_and_counts(
     assert result.shapes["B_shared"] == (depth, *(b_shape[::-1] if transpose_b else b_shape))
     assert result.shapes.get("C_staging") == ((block_m, 128) if staged else None)
     assert result.counts == {"A_B": Counts((1,) * depth, (32 * warps,) * depth)}
+    assert_same_counts(kernel, schedule, result)
+    assert_same_events(kernel, schedule, result)
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["direct", "staged"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_swapped_operands(layout: str, staged: bool, tmp_path: Path) -> None:
+    """The accumulator is N x M; the staging buffer is as the tensor."""
+    plain = solved(layout, title_of(staged), block_M=64, block_N=128, warps_consumer=4)
+    swapped = (Swapped("gemm_C_local"),)
+    matrix = (MatrixTile("gemm_C_local", 64, 64),)
+    extensions = evolve(plain.extensions, swapped=swapped, matrix=matrix)
+    schedule = evolve(plain, extensions=extensions)
+    kernel = kernel_of(layout)
+    assert check(kernel, schedule, H200).ok
+    result = through_tilelang(kernel, schedule, tmp_path)
+    assert result.shapes.get("C_staging") == ((64, 128) if staged else None)
     assert_same_counts(kernel, schedule, result)
     assert_same_events(kernel, schedule, result)
 

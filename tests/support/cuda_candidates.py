@@ -19,6 +19,7 @@ from explorer.space import SearchSpace, space_of
 
 LAYOUTS = ("gemm", "gemm_nt", "gemm_tn", "gemm_tt")
 STAGED = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; staged epilogue"
+THREE_STAGED = "roles producer+consumer; rings A_shared+B_shared; staged epilogue"
 DIRECT = "roles producer+consumer_0+consumer_1; rings A_shared+B_shared; direct epilogue"
 ONE_CONSUMER = "roles producer+consumer; rings A_shared+B_shared; direct epilogue"
 TWO_RINGS = "roles producer+consumer; rings A_shared B_shared; direct epilogue"

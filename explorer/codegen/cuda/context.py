@@ -22,7 +22,7 @@ from explorer.ir.pools import FixedPlace
 from explorer.machine import Machine, Scope
 from explorer.memory.bulk import bulk_refusal
 from explorer.memory.footprint import SharedLayout
-from explorer.memory.tiles import TileLayout, tile_layout
+from explorer.memory.tiles import BoxedTile, tile_layout
 from explorer.program.nodes import Cycle, Exec, Program, RoleProgram, Use
 from explorer.program.shared import layout_of
 from explorer.program.steps import executed
@@ -37,7 +37,7 @@ class Block:
     machine: Machine
     bounded: bool
     shared: SharedLayout
-    tiles: dict[str, TileLayout]
+    tiles: dict[str, BoxedTile]
     engine_reads: frozenset[str]
     maps: list[TensorMap] = Factory(list)
     sites: list[Site] = Factory(list)
@@ -111,7 +111,7 @@ def _shared_with_engines(program: Program, reads: frozenset[str]) -> frozenset[s
     return frozenset(other for name in {*reads, *filled} for other in program.sharers(name))
 
 
-def _tile(buffer: Buffer, place: FixedPlace | None) -> TileLayout:
+def _tile(buffer: Buffer, place: FixedPlace | None) -> BoxedTile:
     rows = fixed(product(buffer.shape[:-1]), f"the shape of '{buffer.name}'")
     columns = fixed(buffer.shape[-1], f"the shape of '{buffer.name}'") if buffer.shape else 1
     return tile_layout(rows, columns, buffer.dtype, place)
@@ -167,7 +167,7 @@ class Role:
         """The condition that one thread of the role, and always a converged one, is left."""
         return "elect()" if self.warps == 1 else "warp == 0u && elect()"
 
-    def tile(self, buffer: Buffer) -> TileLayout:
+    def tile(self, buffer: Buffer) -> BoxedTile:
         """How a shared buffer lies."""
         return self.block.tiles[buffer.name]
 

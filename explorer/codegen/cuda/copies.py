@@ -22,14 +22,14 @@ from explorer.ir.nodes import Buffer, Copy, Region
 from explorer.ir.values import widened
 from explorer.machine import Scope
 from explorer.memory.bulk import BulkBox, bulk_box, bulk_refusal
-from explorer.memory.tiles import TileLayout
+from explorer.memory.tiles import BoxedTile
 from explorer.program.nodes import Exec, Use
 
 # Registers that a role needs for so many 16-byte pieces in flight a thread (seen in ptxas logs).
 _BATCHES = ((88, 4), (56, 2), (0, 1))
 
 
-def tile_template(layout: TileLayout) -> str:
+def tile_template(layout: BoxedTile) -> str:
     """The template arguments that say how a tile lies."""
     return f"{layout.row_bytes}, {layout.box_bytes}, {layout.swizzle_mask}"
 
@@ -91,7 +91,7 @@ def _boxes(
             yield start + (f" + {step}u" if step else ""), tensor_map, coordinates
 
 
-def _tensor_map(tensor: Buffer, box: BulkBox, layout: TileLayout) -> TensorMap:
+def _tensor_map(tensor: Buffer, box: BulkBox, layout: BoxedTile) -> TensorMap:
     dims = [fixed(extent, f"the shape of '{tensor.name}'") for extent in reversed(tensor.shape)]
     pitches = [
         fixed(stride, f"the pitch of '{tensor.name}'") * tensor.dtype.bits // 8
@@ -108,7 +108,7 @@ def _tensor_map(tensor: Buffer, box: BulkBox, layout: TileLayout) -> TensorMap:
 
 
 def _tile_start(
-    role: Role, region: Region, uses: tuple[Use, ...], view: View, layout: TileLayout
+    role: Role, region: Region, uses: tuple[Use, ...], view: View, layout: BoxedTile
 ) -> str:
     """The offset of the first row of a region that spans whole rows of its tile."""
     if view.columns != layout.columns:
@@ -266,7 +266,7 @@ def _store_pair(
     if paired:
         # The tensor's width is even where its pitch is, so that a pair is inside or outside whole.
         column = _guard(role, view.columns_left, view.columns, "column + 8 * j")
-        value = _pair(registers, fragment.buffer.dtype, element)
+        value = pair_text(registers, fragment.buffer.dtype, element)
         wide = "u32" if element.bits == 16 else "u64"
         _guarded(role, (row, column), f"*({wide}*)&{place}] = {value};")
         return
@@ -285,7 +285,7 @@ def _guarded(role: Role, conditions: tuple[str, ...], statement: str) -> None:
     role.out.line(f"if ({condition}) {statement}" if condition else statement)
 
 
-def _pair(registers: list[str], source: DType, target: DType) -> str:
+def pair_text(registers: list[str], source: DType, target: DType) -> str:
     if source == target and target.bits == 16:
         return f"(u32){registers[0]} | (u32){registers[1]} << 16"
     values = [widened_text(register, source) for register in registers]
@@ -301,38 +301,45 @@ def _pair(registers: list[str], source: DType, target: DType) -> str:
 
 
 def fragment_stage(role: Role, step: Exec) -> None:
-    """A fragment to a shared tile; 16-bit elements by stmatrix."""
+    """Columns of a fragment to a shared tile; 16-bit elements by stmatrix."""
     op = step.op
     assert isinstance(op, Copy)
-    fragment = _whole_fragment(role, op.src)
+    fragment, columns = _fragment_columns(role, op.src)
     layout, view = role.tile(op.dst.buffer), shared_view(op.dst)
     start = _tile_start(role, op.dst, step.uses, view, layout)
-    narrow = op.dst.buffer.dtype.bits == 16 and fragment.columns % 16 == 0
+    narrow = op.dst.buffer.dtype.bits == 16 and len(columns) % 16 == 0
     for block in range(fragment.blocks):
         with role.out.block():
             if narrow and layout.swizzle.atom_bytes:
-                _stage_matrices(role, op, fragment, layout, start, block)
+                _stage_matrices(role, op, fragment, columns, layout, start, block)
             else:
-                _stage_elements(role, op, fragment, layout, start, block)
+                _stage_elements(role, op, fragment, columns, layout, start, block)
     role.unfenced |= op.dst.buffer.name in role.block.engine_reads
 
 
 def _stage_matrices(
-    role: Role, op: Copy, fragment: Fragment, layout: TileLayout, start: str, block: int
+    role: Role,
+    op: Copy,
+    fragment: Fragment,
+    columns: range,
+    layout: BoxedTile,
+    start: str,
+    block: int,
 ) -> None:
     array, template = fragment.array(block), tile_template(layout)
-    row = _group_row(role, fragment, block)
+    row = group_row(role, fragment, block)
     role.out.line(
         f"const u32 row = {row} + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;"
     )
-    for j in range(0, fragment.columns // 8, 2):
+    first = columns.start // 8
+    for j in range(0, len(columns) // 8, 2):
         pairs = [
-            _pair(
+            pair_text(
                 [f"{array}[{4 * k + 2 * h}]", f"{array}[{4 * k + 2 * h + 1}]"],
                 fragment.buffer.dtype,
                 op.dst.buffer.dtype,
             )
-            for k in (j, j + 1)
+            for k in (first + j, first + j + 1)
             for h in range(2)
         ]
         at = f"base + {start} + tile_at<{template}>(row, {16 * j}u + half)"
@@ -340,31 +347,54 @@ def _stage_matrices(
 
 
 def _stage_elements(
-    role: Role, op: Copy, fragment: Fragment, layout: TileLayout, start: str, block: int
+    role: Role,
+    op: Copy,
+    fragment: Fragment,
+    columns: range,
+    layout: BoxedTile,
+    start: str,
+    block: int,
 ) -> None:
     target = stored_type(op.dst.buffer.dtype)
     role.out.line(f"const int first = {_first_row(role, fragment, block)};")
     role.out.line("#pragma unroll")
-    with role.out.block(f"for (int x = 0; x < {fragment.registers}; ++x)"):
+    with role.out.block(f"for (int x = 0; x < {len(columns) // 2}; ++x)"):
         role.out.line("const int row = first + 8 * (x >> 1 & 1);")
         role.out.line("const int column = 8 * (x >> 2) + 2 * (int)(lane % 4u) + (x & 1);")
+        register = f"x + {columns.start // 2}" if columns.start else "x"
         value = _converted(
-            f"{fragment.array(block)}[x]", fragment.buffer.dtype, op.dst.buffer.dtype
+            f"{fragment.array(block)}[{register}]", fragment.buffer.dtype, op.dst.buffer.dtype
         )
         place = f"tile_at<{tile_template(layout)}>(row, column * {layout.element_bytes})"
         role.out.line(f"*({target}*)(smem + {start} + {place}) = {value};")
 
 
 def _whole_fragment(role: Role, region: Region) -> Fragment:
-    fragment = role.fragments[region.buffer.name]
-    if not fragment.matrix or region.extent != region.buffer.shape:
+    fragment, columns = _fragment_columns(role, region)
+    if len(columns) < fragment.columns:
         raise ScheduleError(
             f"fragment-layout: '{region.buffer.name}' is copied in part; copy the whole fragment"
         )
     return fragment
 
 
-def _group_row(role: Role, fragment: Fragment, block: int) -> str:
+def _fragment_columns(role: Role, region: Region) -> tuple[Fragment, range]:
+    """The fragment of a region of all its rows, and the region's columns."""
+    fragment, name = role.fragments[region.buffer.name], region.buffer.name
+    if not fragment.matrix or region.extent[0] != region.buffer.shape[0]:
+        raise ScheduleError(f"fragment-layout: rows of '{name}' are copied; copy all of them")
+    first, count = (
+        fixed(expr[-1], f"the columns of '{name}'") for expr in (region.start, region.extent)
+    )
+    if first % 8 or count % 8:
+        raise ScheduleError(
+            f"fragment-layout: columns {first} to {first + count} of '{name}' are copied; "
+            "copy whole groups of 8"
+        )
+    return fragment, range(first, first + count)
+
+
+def group_row(role: Role, fragment: Fragment, block: int) -> str:
     first = BLOCK_ROWS * block
     if fragment.groups == 1:
         return f"{first}u"
@@ -372,7 +402,7 @@ def _group_row(role: Role, fragment: Fragment, block: int) -> str:
 
 
 def _first_row(role: Role, fragment: Fragment, block: int) -> str:
-    return f"(int)({_group_row(role, fragment, block)} + warp % 4u * 16u + lane / 4u)"
+    return f"(int)({group_row(role, fragment, block)} + warp % 4u * 16u + lane / 4u)"
 
 
 def store_elements(role: Role, step: Exec) -> None:
@@ -416,5 +446,7 @@ __all__ = [
     "element_load",
     "fragment_stage",
     "fragment_store",
+    "group_row",
+    "pair_text",
     "store_elements",
 ]

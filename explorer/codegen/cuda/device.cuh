@@ -23,33 +23,19 @@ template <class T> DEV T most(T a, T b) { return a > b || a != a ? a : b; }
 
 DEV float from_bf16(u16 x) { return __uint_as_float((u32)x << 16); }
 
-DEV u16 to_bf16(float x) {
-  u16 r;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+DEV u32 pack_bf16(float low, float high) {
+  u32 r;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 }
+
+// Half a pair: ptxas 13.0 makes pairs of single conversions, and takes that for a use of
+// accumulators under way (C7514).
+DEV u16 to_bf16(float x) { return (u16)pack_bf16(x, 0.0f); }
 
 DEV float from_f16(u16 x) {
   float r;
   asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
-  return r;
-}
-
-DEV u16 to_f16(float x) {
-  u16 r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
-  return r;
-}
-
-DEV float from_e4m3(unsigned char x) {
-  u32 r;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"((u16)x));
-  return from_f16((u16)r);
-}
-
-DEV u32 pack_bf16(float low, float high) {
-  u32 r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 }
 
@@ -59,10 +45,22 @@ DEV u32 pack_f16(float low, float high) {
   return r;
 }
 
+DEV u16 to_f16(float x) { return (u16)pack_f16(x, 0.0f); }
+
+DEV float from_e4m3(unsigned char x) {
+  u32 r;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(r) : "h"((u16)x));
+  return from_f16((u16)r);
+}
+
 DEV bool elect() {
   u32 r;
   asm volatile("{ .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p; }" : "=r"(r));
   return r;
+}
+
+DEV void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
 }
 
 DEV void barrier_init(u32 barrier, u32 count) {
@@ -224,6 +222,12 @@ template <int ROW_BYTES, int BOX_BYTES, int MASK> DEV u32 tile_at(u32 row, u32 b
 
 DEV void store_matrix(u32 at, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               :: "r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+// The same with rows and columns of each 8 x 8 block exchanged.
+DEV void store_matrix_turned(u32 at, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
                :: "r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 

@@ -56,7 +56,6 @@ def generate(program: Program, machine: Machine = H200, bound_ns: int | None = N
     block = block_of(program, machine, bound_ns is not None)
     parts = warp_groups(program, machine)
     body = Writer("  ", depth=1)
-    _initialise(block, body)
     entry, requested = entry_registers(parts, unit_threads(program, machine), machine)
     _verify_pool(parts, entry, requested, machine)
     for index, part in enumerate(parts):
@@ -70,7 +69,10 @@ def generate(program: Program, machine: Machine = H200, bound_ns: int | None = N
         # No block leaves while another may still write to its shared memory.
         body.line("cluster_sync();")
     parameters = _parameters(block)
-    source = _source(block, body, parameters, bound_ns)
+    # Behind the roles, which say what tensor maps there are.
+    start = Writer("  ", depth=1)
+    _initialise(block, start)
+    source = _source(block, start.source() + body.source(), parameters, bound_ns)
     return CudaKernel(source, _plan(block, parts, parameters))
 
 
@@ -154,6 +156,11 @@ def _initialise(block: Block, out: Writer) -> None:
                     count = counts[(barriers.pipeline, full)]
                     out.line(f"barrier_init(base + {offset}u + 8u * i, {count}u);")
         out.line('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
+    # By another warp meanwhile: the first copy in, and the only one out, wait for no map.
+    if block.maps:
+        with out.block(f"if (threadIdx.x == {block.machine.threads_per_warp}u)"):
+            for number in range(len(block.maps)):
+                out.line(f"prefetch_map(&map_{number});")
     # Others' copies and arrivals come in as soon as they run: every barrier is ready before.
     out.line("cluster_sync();" if block.program.launch.cluster > 1 else "__syncthreads();")
 
@@ -192,7 +199,7 @@ def _parameters(block: Block) -> tuple[Parameter, ...]:
 
 
 def _source(
-    block: Block, body: Writer, parameters: tuple[Parameter, ...], bound_ns: int | None
+    block: Block, body: str, parameters: tuple[Parameter, ...], bound_ns: int | None
 ) -> str:
     program = block.program
     written = _written(program)
@@ -223,7 +230,7 @@ def _source(
         f'extern "C" __global__ void{shape} __launch_bounds__({threads}, {resident})\n'
         f"{c_name('k', program.name)}(\n    {head}) {{\n"
         "  extern __shared__ __align__(1024) unsigned char smem[];\n"
-        f"{body.source()}}}\n"
+        f"{body}}}\n"
     )
     generated = "".join(block.functions.values())
     bound = f"#define BOUND_NS {bound_ns}ull\n" if bound_ns is not None else ""

@@ -22,6 +22,7 @@ from explorer.codegen.cuda.elements import (
 )
 from explorer.codegen.cuda.fragments import BLOCK_ROWS, Fragment, Shape
 from explorer.codegen.cuda.scalars import Scalars, c_name, fixed
+from explorer.codegen.cuda.turned import is_turned_stage, turned_stage
 from explorer.errors import ScheduleError
 from explorer.expr import TRUE, Const, Expr, Var, all_of, compare, const, product
 from explorer.ir.access import elements
@@ -86,7 +87,9 @@ def map_body(role: Role, step: Exec) -> None:
     assert isinstance(op, Map)
     held = [e for e in _map_elements(op) if e.buffer.name in role.fragments]
     matrix = next((e for e in held if role.fragments[e.buffer.name].matrix), None)
-    if matrix is not None:
+    if is_turned_stage(role, op):
+        turned_stage(role, step)
+    elif matrix is not None:
         _over_matrix(role, step, matrix)
     elif held:
         _over_vector(role, step, held[0])

@@ -24,7 +24,7 @@ from explorer.codegen.cuda.views import shared_view
 from explorer.errors import ScheduleError
 from explorer.ir.nodes import Gemm, Region
 from explorer.machine import Scope
-from explorer.memory.tiles import TileLayout
+from explorer.memory.tiles import BoxedTile
 from explorer.program.nodes import Drain, Exec
 from explorer.program.steps import executed
 
@@ -37,7 +37,7 @@ _KINDS = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float8_e4m3"
 class Operand:
     """One operand of a gemm as the matrix unit reads it."""
 
-    layout: TileLayout
+    layout: BoxedTile
     k_major: bool
 
     @property

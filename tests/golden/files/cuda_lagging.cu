@@ -18,6 +18,10 @@ k_gemm(
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
+  if (threadIdx.x == 32u) {
+    prefetch_map(&map_0);
+    prefetch_map(&map_1);
+  }
   __syncthreads();
   if (warp_group < 1u) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");

@@ -19,6 +19,7 @@ from tests.support.cuda_candidates import (
     SMALL,
     STAGED,
     STORER,
+    THREE_STAGED,
     TURNS,
     TURNS_STAGED,
     TWO_RINGS,
@@ -69,6 +70,33 @@ def test_turns_compile_as_asked(title: str, tile: tuple[int, int], depth: int) -
     found = compiled(source_of(space, schedule))
     assert changed_schedule(found.resources) == ""
     assert (found.resources.registers, found.resources.spill_bytes) == (168, 0)
+
+
+@pytest.mark.parametrize(
+    ("roles", "pieces", "tile", "depth"),
+    [
+        (STAGED, 2, (128, 256), 4),
+        (STAGED, 2, (256, 160), 3),
+        (THREE_STAGED, 2, (192, 160), 4),
+        (THREE_STAGED, 2, (192, 176), 4),
+        (THREE_STAGED, 3, (192, 192), 4),
+        (TURNS_STAGED, 3, (128, 192), 4),
+    ],
+)
+def test_staging_in_pieces_leaves_room_for_a_slot(
+    roles: str, pieces: int, tile: tuple[int, int], depth: int
+) -> None:
+    space = gemm_space("gemm_nt", (4104, 4104, 4104))
+    three = {"warps_consumer": 12, "nreg_consumer": 152} if roles == THREE_STAGED else {}
+    turns = {"nreg_producer": 24, "nreg_consumer": 240} if roles == TURNS_STAGED else {}
+    choices = dict(zip(("block_M", "block_N"), tile, strict=True)) | three | turns
+    title = roles.replace("staged", f"staged in {pieces}")
+    kernel = source_of(space, candidate(space, title, **(GOOD | choices | {"depth_A_B": depth})))
+    # One bulk store a piece and consumer, or more where a swizzled box is narrower.
+    assert kernel.source.count("store_commit();") == pieces * (2 if roles != THREE_STAGED else 1)
+    found = compiled(kernel)
+    assert changed_schedule(found.resources) == ""
+    assert found.resources.spill_bytes == 0
 
 
 def test_two_blocks_a_unit_share_its_registers() -> None:

@@ -6,10 +6,10 @@ import pytest
 
 from explorer.codegen.cuda.matrix import Operand
 from explorer.ir.dtypes import dtype
-from explorer.memory.tiles import TileLayout, tile_layout
+from explorer.memory.tiles import BoxedTile, tile_layout
 
 
-def layout(rows: int, columns: int) -> TileLayout:
+def layout(rows: int, columns: int) -> BoxedTile:
     return tile_layout(rows, columns, dtype("bfloat16"))
 
 

@@ -14,6 +14,7 @@ from tests.support.cuda_candidates import (
     GOOD,
     ONE_CONSUMER,
     SMALL,
+    STAGED,
     WORKER,
     candidate,
     gemm_space,
@@ -44,6 +45,16 @@ def test_cp_async_needs_a_pitch_of_4_bytes() -> None:
     schedule = candidate(space, ONE_CONSUMER, **SMALL, depth_A_B=2)
     landed = with_routes(schedule, {"copy_A_shared": CopyRoute.ASYNC})
     assert "rows of A are 130 B apart" in refused(space, landed)["copy-route"]
+
+
+def test_pieces_of_a_staged_store_are_whole_groups_of_columns() -> None:
+    space = gemm_space("gemm_nt", (4000, 4000, 4000))
+    choices = GOOD | {"block_N": 160, "depth_A_B": 4}
+    title = STAGED.replace("staged", "staged in {}")
+    candidate(space, title.format(2), **choices)
+    found = refused(space, unchecked(space, title.format(3), **choices))
+    assert list(found) == ["staged-pieces"]
+    assert "160 columns of C_local are not 3 equal pieces" in found["staged-pieces"]
 
 
 def test_an_asynchronous_route_needs_a_pipeline() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from explorer.derive import Skeleton, derive_skeletons
 from explorer.expr import Const, Param, evaluate
-from explorer.machine import CPU, H200
+from explorer.machine import B200, CPU, H200
+from explorer.schedule.extensions import Swapped
 from explorer.schedule.plan import PlanOp, PlanSync
 from explorer.schedule.ws import WSScope, WSSyncKind
 from tests.kernels.attention import attention
@@ -111,11 +114,12 @@ def test_a_staged_store_may_have_a_role_of_its_own() -> None:
 
 def test_two_consumers_may_take_turns_over_whole_tiles() -> None:
     """Ping-pong: a token around the main loop, and the staging buffer handed on likewise."""
-    found = derive_skeletons(gemm(100, 200, 300, "bfloat16"), H200)
+    found = derive_skeletons(gemm(128, 200, 300, "bfloat16"), H200)
     titles = [each.title for each in found if "/" in each.title]
-    assert len(found) == 16
+    assert len(found) == 22
     title = "roles producer+consumer_0/consumer_1; rings A_shared+B_shared; {} epilogue"
-    assert titles == [title.format("direct"), title.format("staged")]
+    epilogues = ("direct", "staged", "staged in 2", "staged in 3")
+    assert titles == [title.format(epilogue) for epilogue in epilogues]
     plan = next(each.plan for each in found if each.title == titles[1])
     (side,) = plan.sides
     assert (side.pipeline, side.producer, side.mode) == ("A_B", False, "alternating")
@@ -175,3 +179,37 @@ def test_attention_hands_q_over_in_the_root_and_k_and_v_in_the_loop() -> None:
         PlanSync(COMMIT, "Q"),
         PlanOp("k"),
     )
+
+
+def test_few_rows_have_skeletons_with_swapped_operands_behind_all_others() -> None:
+    few = derive_skeletons(gemm(127, 200, 300, "bfloat16"), H200)
+    many = derive_skeletons(gemm(128, 200, 300, "bfloat16"), H200)
+    assert [each.title for each in few[: len(many)]] == [each.title for each in many]
+    title = "roles producer+consumer; rings A_shared+B_shared; swapped {} epilogue"
+    added = few[len(many) :]
+    assert [each.title for each in added] == [title.format("direct"), title.format("staged")]
+    for each in added:
+        assert each.plan.swapped == (Swapped("gemm_C_local"),)
+        ((_, rows, columns),) = each.plan.matrix
+        assert (rows, evaluate(columns, {"block_M": 16})) == (Const(64), 16)
+        assert each.plan.kernel.buffer("C_local").shape == (Param("block_N"), Param("block_M"))
+        assert each.plan.split == Param("split")
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+def test_rows_are_counted_in_either_layout(transpose_a: bool) -> None:
+    def swapped(m: int, n: int) -> bool:
+        kernel = gemm(m, n, 300, "bfloat16", transpose_a=transpose_a)
+        return any(each.plan.swapped for each in derive_skeletons(kernel, H200))
+
+    assert swapped(16, 512)
+    assert not swapped(512, 16)
+
+
+def test_what_cannot_be_swapped_or_gains_nothing_has_no_such_skeleton() -> None:
+    for kernel, machine in (
+        (gemm(16, 200, 300, "bfloat16"), CPU),
+        (attention(1, 2, 2, 32, 64, 32), H200),
+        (attention(1, 2, 2, 32, 64, 32), B200),
+    ):
+        assert not any(each.plan.swapped for each in derive_skeletons(kernel, machine))

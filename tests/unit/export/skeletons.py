@@ -23,6 +23,7 @@ from tests.kernels.rmsnorm import rmsnorm
 
 KERNELS: dict[str, Kernel] = {
     "gemm": gemm(512, 1024, 512, "bfloat16", transpose_b=True),
+    "few rows": gemm(16, 1024, 512, "bfloat16", transpose_b=True),
     "epilogue": gemm_epilogue(512, 1024, 512, "gelu"),
     "attention": attention(1, 4, 2, 256, 256, 64),
     "causal attention": attention(1, 4, 2, 256, 256, 64, causal=True),
@@ -39,6 +40,7 @@ _NUMBERS = {
     "cluster": 1,
     "cluster_axis": 0,
     "split": 1,
+    "stream": 0,
 }
 
 

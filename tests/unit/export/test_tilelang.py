@@ -52,6 +52,8 @@ from explorer.schedule.extensions import (
     Side,
     SideMode,
     Split,
+    StagedStore,
+    Swapped,
 )
 from explorer.space import build_space
 from tests.kernels.gemm import gemm as traced
@@ -121,6 +123,16 @@ def test_the_pasted_block_shows_the_body_with_its_ids() -> None:
     assert '#   T.copy(acc, C_staging, annotations={T.WSID: "store_stage"})' in text
     assert "policy=T.GemmWarpPolicy.FullRow" in text
     assert "with T.Kernel(T.ceildiv(1024, block_N), T.ceildiv(512, block_M)" in text
+
+
+def test_a_turned_accumulator_is_allocated_anew() -> None:
+    """What is swapped is another gemm there: its accumulator, its operands, its store."""
+    kernel = gemm(transpose_b=False)
+    schedule = producer_consumer(kernel, extensions=Extensions(swapped=(Swapped("mma"),)))
+    text = export_tilelang(kernel, schedule)
+    assert "acc = T.alloc_fragment((block_N, block_M), T.float32)  # in place of" in text
+    assert "T.gemm(B_shared, A_shared, acc, policy=T.GemmWarpPolicy.FullRow, transpose_A" in text
+    assert "C[(by * block_M) + store_0, (bx * block_N) + store_1] = acc[store_1, store_0]" in text
 
 
 def test_the_whole_kernel() -> None:
@@ -254,7 +266,10 @@ def test_what_tilelang_cannot_say_is_refused_by_name() -> None:
     outside = OpStage("consumer", "store", 1)
     assert "it is in no span" in refused(Extensions(stages=(outside,)))
     assert "clusters of 2 blocks" in refused(Extensions(launch=Launch(cluster=2)))
+    pieces = StagedStore("store", "C_staging", pieces=2)
+    assert "through C_staging in 2 pieces" in refused(Extensions(staged=(pieces,)))
     assert "reduction in 3 parts" in refused(Extensions(launch=Launch(split=3)))
+    assert "leave out the stream" in refused(Extensions(launch=Launch(132, stream=True)))
 
 
 def test_an_order_token_and_a_cpu_schedule_are_refused() -> None:

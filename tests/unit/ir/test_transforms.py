@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from explorer.errors import ScheduleError
-from explorer.expr import Param, Var, const
+from explorer.expr import Const, Param, Var, const
 from explorer.ir.interpreter import Array, execute, run
 from explorer.ir.nodes import (
     Arith,
@@ -131,6 +131,19 @@ def test_a_staged_store_keeps_the_meaning() -> None:
     assert staged.buffer("C_stage").shape == (Param("block_M"), Param("block_N"))
     assert [s.id for s in staged.body] == ["clear", "loop_k", "store_stage", "store"]
     sizes = {"block_M": 4, "block_N": 4, "block_K": 2}
+    inputs = gemm_inputs(9, 10, 7)
+    expected, found = (run(each.at(**sizes), inputs)["C"] for each in (kernel, staged))
+    np.testing.assert_array_equal(expected, found)
+
+
+@pytest.mark.parametrize("pieces", [2, 4])
+def test_a_staged_store_in_pieces_keeps_the_meaning(pieces: int) -> None:
+    kernel = gemm_kernel(9, 10, 7)
+    staged = stage_store(kernel, "store", "C_stage", pieces)
+    sizes = {"block_M": 4, "block_N": 4, "block_K": 2}
+    assert staged.at(**sizes).buffer("C_stage").shape == (Const(4), Const(4 // pieces))
+    assert [s.id for s in staged.body[2:6]] == ["store_stage", "store", "store_stage_1", "store_1"]
+    assert len(staged.body) == 2 + 2 * pieces
     inputs = gemm_inputs(9, 10, 7)
     expected, found = (run(each.at(**sizes), inputs)["C"] for each in (kernel, staged))
     np.testing.assert_array_equal(expected, found)

@@ -57,6 +57,16 @@ def test_words_come_back_as_members() -> None:
     assert read.launch.raster is Raster.GROUPED
 
 
+def test_a_launch_streams_or_not() -> None:
+    with pytest.raises(ScheduleError, match=r"Launch.stream must be true or false, got 1"):
+        Launch(stream=1)  # type: ignore[arg-type]
+    written = unstructure(Launch(132, stream=True))
+    assert structure(written, Launch).stream
+    # Files from before there were streams say nothing of them.
+    del written["stream"]
+    assert structure(written, Launch) == Launch(132)
+
+
 @pytest.mark.parametrize("name", ["group", "cluster", "split"])
 def test_counts_of_a_launch_start_at_one(name: str) -> None:
     with pytest.raises(ScheduleError, match=f"Launch.{name} must be at least 1, got 0"):

@@ -61,3 +61,10 @@ def test_clusters_are_printed() -> None:
     assert last.strip() == (
         "launch: 132 resident blocks, column raster, clusters of 2 along grid axis 1"
     )
+
+
+def test_a_stream_is_printed() -> None:
+    extensions = Extensions(launch=Launch(132, stream=True))
+    schedule = gemm_schedule(gemm_kernel(8, 8, 8), extensions=extensions)
+    last = show_schedule(schedule).splitlines()[-1]
+    assert last.strip() == "launch: 132 resident blocks, row raster, last tiles streamed"

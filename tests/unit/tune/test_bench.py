@@ -231,6 +231,21 @@ def test_each_feature_is_away_alone_and_legal() -> None:
     assert "direct" in titles[found["staged epilogue"].assignment["skeleton"]]  # type: ignore[index]
 
 
+def test_without_the_swap_rows_are_those_of_the_instruction() -> None:
+    space = gemm_space("gemm_nt", (16, 4096, 16384))
+    values = {choice.name: choice.domain[0] for choice in space.choices} | GOOD
+    titles = [skeleton.title for skeleton in space.skeletons]
+    title = "roles producer+consumer; rings A_shared+B_shared; {} epilogue"
+    swapped = titles.index(title.format("swapped direct"))
+    winner = space.canonical(values | {"skeleton": swapped, "block_M": 16, "block_N": 128})
+    steps = {each.feature: each for each in candidates(space, winner)}
+    step = steps["swapped operands"].assignment
+    assert step is not None
+    assert titles[step["skeleton"]] == title.format("direct")
+    assert step["block_M"] == 64
+    assert ("block_M", 16, 64) in steps["swapped operands"].moved
+
+
 def test_a_ladder_is_measured_in_one_race(tmp_path: Path) -> None:
     run(tmp_path)
     opened: list[FakeDevice] = []
