@@ -48,7 +48,7 @@ def test_random_legal_schedules(host: Host, name: str, kind: str) -> None:
     space = space_of(workload, problem, H200)
     bound = workload.bound(H200.name, problem.dtype)
     with Session(name, problem, H200, bound, 4.0, math.inf, host) as opened:
-        drawn = list(draw(space, 1, seed=len(name) + len(kind), skeletons=(1, 3, 9)))
+        drawn = list(draw(space, 2, seed=len(name) + len(kind), skeletons=(1, 3, 9)))
         with ThreadPoolExecutor(len(drawn)) as pool:
             builts = list(pool.map(opened.build, [schedule for _, schedule in drawn]))
         spilled = [each for each in builts if is_spilled(each)]
