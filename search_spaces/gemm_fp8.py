@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from gemm_h200 import PAIR, TURNS, also, h200_hint
+from gemm_h200 import PAIR, TURNS, also, h200_hint, in_pairs
 
 import explorer.lang as T
 from explorer import Arrays, Hint, Peer, Problem, Workload, standard_normal
@@ -45,6 +45,10 @@ HINTS = {
         hint(PAIR.format("staged"), (128, 128, 128), 5, 4),
         hint(TURNS.format("staged"), (64, 128, 128), 6, 1),
         hint(PAIR.format("staged"), (128, 160, 128), 5, 1),
+        hint(PAIR.format("staged"), (128, 192, 128), 4, 1),
+        hint(PAIR.format("staged in 2"), (128, 192, 128), 5, 1),
+        in_pairs(hint(PAIR.format("staged in 2"), (128, 192, 128), 5, 1)),
+        hint(PAIR.format("staged"), (128, 192, 128), 4, 4),
     )
 }
 

@@ -2,7 +2,8 @@
 
 - Neighbouring steps under one condition share one branch.
 - A fragment that is filled with 0 right before a gemm accumulates into it is cleared by that gemm
-  (wgmma's scale-d), in the loop's first iteration where the gemm stands in a loop.
+  (wgmma's scale-d), in the loop's first iteration where the gemm stands in a loop, and in every
+  one where each ends with the fill.
 - A guard that only the first iterations of a loop fail is resolved by taking those iterations out
   of the loop, so that the steady loop has no branch.
 
@@ -138,6 +139,8 @@ def _cleared_by_gemm(name: str, body: Steps, ranges: Ranges) -> Steps | None:
             case Exec(Gemm(clear_accum=cond) as gemm) if _only_accumulates(gemm, name):
                 if cond == FALSE:
                     new = (evolve(step, op=evolve(gemm, clear_accum=TRUE)),)
+            case For() if _clears_last(step, name):
+                new = _cleared_every_time(step, name, ranges)
             case For():
                 if _trips(step, ranges)[0] and not step.unroll:
                     first = substitute_steps(step.body, {step.var: step.start})
@@ -146,6 +149,21 @@ def _cleared_by_gemm(name: str, body: Steps, ranges: Ranges) -> Steps | None:
                         new = (*cleared, evolve(step, start=step.start + 1))
         return None if new is None else (*body[:index], *new, *body[index + 1 :])
     return None
+
+
+def _clears_last(loop: For, name: str) -> bool:
+    """Whether what an iteration does last with a fragment is to fill it with 0."""
+    touching = [step for step in loop.body if _touches(step, name)]
+    return _cleared(touching[-1]) == name
+
+
+def _cleared_every_time(loop: For, name: str, ranges: Ranges) -> Steps | None:
+    """A loop that leaves a fragment as it finds it, at 0: its gemm clears it in every iteration,
+    and one fill behind the loop stands for all."""
+    fill = next(step for step in reversed(loop.body) if _touches(step, name))
+    body = tuple(step for step in loop.body if step is not fill)
+    cleared = _cleared_by_gemm(name, body, ranges)
+    return None if cleared is None else (evolve(loop, body=cleared), fill)
 
 
 def _only_accumulates(gemm: Gemm, name: str) -> bool:

@@ -54,6 +54,24 @@ def test_folding_keeps_every_wait_signal_and_gemm(trips: int, lag: int) -> None:
     assert trace(fold(body, {})) == trace(body)
 
 
+def test_a_loop_that_ends_with_the_fill_is_not_peeled_away() -> None:
+    """Partial sums that are promoted in every iteration: one loop, whose gemm clears them."""
+    space = gemm_space("gemm", (64, 64, 128))
+    body = program_of(space, candidate(space, WORKER, **(SMALL | {"block_M": 64}))).roles[0].body
+    fill = next(step for step in executed(body) if isinstance(step.op, Fill))
+    gemm = next(step for step in executed(body) if isinstance(step.op, Gemm))
+    store = next(step for step in executed(body) if step.op.id == "copy_C")
+    loop = For("i", Const(0), Var("n"), (gemm, store, fill))
+    folded, last = fold((fill, loop), {})
+    assert last == fill and isinstance(folded, For)
+    first, second = folded.body
+    assert isinstance(first, Exec) and isinstance(first.op, Gemm)
+    assert first.op.clear_accum == TRUE and second == store
+    # What is read before it is filled keeps its fill.
+    reading = For("i", Const(0), Var("n"), (store, gemm, fill))
+    assert fold((fill, reading), {}) == (fill, reading)
+
+
 def test_a_fill_that_is_read_first_stays() -> None:
     space = gemm_space("gemm", (64, 64, 64))
     body = program_of(space, candidate(space, WORKER, **(SMALL | {"block_M": 64}))).roles[0].body

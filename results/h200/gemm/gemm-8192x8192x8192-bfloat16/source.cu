@@ -13,6 +13,9 @@ DEV bool elect() {
   asm volatile("{ .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p; }" : "=r"(r));
   return r;
 }
+DEV void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
 DEV void barrier_init(u32 barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -81,13 +84,26 @@ k_gemm(
   if (threadIdx.x == 0u) {
     for (u32 i = 0u; i < 4u; ++i) {
       barrier_init(base + 212992u + 8u * i, 1u);
-      barrier_init(base + 213024u + 8u * i, 8u);
+      barrier_init(base + 213024u + 8u * i, 4u);
+    }
+    for (u32 i = 0u; i < 1u; ++i) {
+      barrier_init(base + 213056u + 8u * i, 4u);
+      barrier_init(base + 213064u + 8u * i, 4u);
+    }
+    for (u32 i = 0u; i < 1u; ++i) {
+      barrier_init(base + 213072u + 8u * i, 4u);
+      barrier_init(base + 213080u + 8u * i, 4u);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
+  if (threadIdx.x == 32u) {
+    prefetch_map(&map_0);
+    prefetch_map(&map_1);
+    prefetch_map(&map_2);
+  }
   __syncthreads();
   if (warp_group < 1u) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (warp_index < 1u) {
       // role producer: warps 0 to 0
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
@@ -112,27 +128,35 @@ k_gemm(
     }
   }
   else if (warp_group < 2u) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     {
       // role consumer_0: warps 4 to 7
       const u32 warp = warp_index - 4u, thread = warp * 32u + lane;
+      u32 p_order_ko = 1u;
       u32 p_A_B = 0u, s_A_B = 0u, r_A_B = 0u;
+      u32 p_C_staging = 1u;
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
       const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 65536u) & 0x3ffffu) >> 4);
       #pragma unroll 1
-      for (int v_tile = (int)blockIdx.x; v_tile < 2752; v_tile += (int)gridDim.x) {
+      for (int v_tile = (int)blockIdx.x; v_tile < 2752; v_tile += 2 * (int)gridDim.x) {
         const int v_bx = ((v_tile % 344) / min(8, (64 - ((v_tile / 344) * 8))));
         const int v_by = (((v_tile / 344) * 8) + ((v_tile % 344) % min(8, (64 - ((v_tile / 344) * 8)))));
         float f_C_local_0[96];
+        float f_C_local_1[96];
+        wait(base + 213064u, p_order_ko);
         wait(base + 212992u + 8u * s_A_B, p_A_B);
         {
           const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
                     b = d_B_shared_m + (u64)(s_A_B * 1536u);
           mma_fence();
           mma_n192_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 0);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 512u, b + 0u, 0);
           mma_n192_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 514u, b + 128u, 1);
           mma_n192_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 516u, b + 256u, 1);
           mma_n192_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 518u, b + 384u, 1);
           mma_commit();
         }
         if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
@@ -145,9 +169,13 @@ k_gemm(
                       b = d_B_shared_m + (u64)(s_A_B * 1536u);
             mma_fence();
             mma_n192_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 512u, b + 0u, 1);
             mma_n192_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 514u, b + 128u, 1);
             mma_n192_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 516u, b + 256u, 1);
             mma_n192_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 518u, b + 384u, 1);
             mma_commit();
           }
           if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
@@ -155,12 +183,15 @@ k_gemm(
           if (lane == 0u) arrive(base + 213024u + 8u * r_A_B);
           if (++r_A_B == 4u) r_A_B = 0u;
         }
+        __syncwarp();
+        if (lane == 0u) arrive(base + 213056u);
+        p_order_ko ^= 1u;
         mma_wait<0>();
         settle(f_C_local_0);
+        settle(f_C_local_1);
         if (lane == 0u) arrive(base + 213024u + 8u * r_A_B);
         if (++r_A_B == 4u) r_A_B = 0u;
-        if (thread == 0u) store_wait_read();
-        role_sync(1u, 128u);
+        wait(base + 213080u, p_C_staging);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
           store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
@@ -176,6 +207,21 @@ k_gemm(
           store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
           store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
         }
+        {
+          const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[0], (float)f_C_local_1[1]), pack_bf16((float)f_C_local_1[2], (float)f_C_local_1[3]), pack_bf16((float)f_C_local_1[4], (float)f_C_local_1[5]), pack_bf16((float)f_C_local_1[6], (float)f_C_local_1[7]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[8], (float)f_C_local_1[9]), pack_bf16((float)f_C_local_1[10], (float)f_C_local_1[11]), pack_bf16((float)f_C_local_1[12], (float)f_C_local_1[13]), pack_bf16((float)f_C_local_1[14], (float)f_C_local_1[15]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[16], (float)f_C_local_1[17]), pack_bf16((float)f_C_local_1[18], (float)f_C_local_1[19]), pack_bf16((float)f_C_local_1[20], (float)f_C_local_1[21]), pack_bf16((float)f_C_local_1[22], (float)f_C_local_1[23]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[24], (float)f_C_local_1[25]), pack_bf16((float)f_C_local_1[26], (float)f_C_local_1[27]), pack_bf16((float)f_C_local_1[28], (float)f_C_local_1[29]), pack_bf16((float)f_C_local_1[30], (float)f_C_local_1[31]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_1[32], (float)f_C_local_1[33]), pack_bf16((float)f_C_local_1[34], (float)f_C_local_1[35]), pack_bf16((float)f_C_local_1[36], (float)f_C_local_1[37]), pack_bf16((float)f_C_local_1[38], (float)f_C_local_1[39]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_1[40], (float)f_C_local_1[41]), pack_bf16((float)f_C_local_1[42], (float)f_C_local_1[43]), pack_bf16((float)f_C_local_1[44], (float)f_C_local_1[45]), pack_bf16((float)f_C_local_1[46], (float)f_C_local_1[47]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_1[48], (float)f_C_local_1[49]), pack_bf16((float)f_C_local_1[50], (float)f_C_local_1[51]), pack_bf16((float)f_C_local_1[52], (float)f_C_local_1[53]), pack_bf16((float)f_C_local_1[54], (float)f_C_local_1[55]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_1[56], (float)f_C_local_1[57]), pack_bf16((float)f_C_local_1[58], (float)f_C_local_1[59]), pack_bf16((float)f_C_local_1[60], (float)f_C_local_1[61]), pack_bf16((float)f_C_local_1[62], (float)f_C_local_1[63]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 256u + half), pack_bf16((float)f_C_local_1[64], (float)f_C_local_1[65]), pack_bf16((float)f_C_local_1[66], (float)f_C_local_1[67]), pack_bf16((float)f_C_local_1[68], (float)f_C_local_1[69]), pack_bf16((float)f_C_local_1[70], (float)f_C_local_1[71]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 288u + half), pack_bf16((float)f_C_local_1[72], (float)f_C_local_1[73]), pack_bf16((float)f_C_local_1[74], (float)f_C_local_1[75]), pack_bf16((float)f_C_local_1[76], (float)f_C_local_1[77]), pack_bf16((float)f_C_local_1[78], (float)f_C_local_1[79]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_1[80], (float)f_C_local_1[81]), pack_bf16((float)f_C_local_1[82], (float)f_C_local_1[83]), pack_bf16((float)f_C_local_1[84], (float)f_C_local_1[85]), pack_bf16((float)f_C_local_1[86], (float)f_C_local_1[87]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_1[88], (float)f_C_local_1[89]), pack_bf16((float)f_C_local_1[90], (float)f_C_local_1[91]), pack_bf16((float)f_C_local_1[92], (float)f_C_local_1[93]), pack_bf16((float)f_C_local_1[94], (float)f_C_local_1[95]));
+        }
         fence_async();
         role_sync(1u, 128u);
         if (thread == 0u) {
@@ -184,32 +230,44 @@ k_gemm(
           bulk_store_2d(base + 163840u + 32768u, &map_2, ((v_bx * 192) + 128), (v_by * 128));
           store_commit();
         }
+        if (thread == 0u) store_wait_read();
+        __syncwarp();
+        if (lane == 0u) arrive(base + 213072u);
+        p_C_staging ^= 1u;
       }
       if (thread == 0u) store_wait();
     }
   }
   else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
     {
       // role consumer_1: warps 8 to 11
       const u32 warp = warp_index - 8u, thread = warp * 32u + lane;
+      u32 p_order_ko = 0u;
       u32 p_A_B = 0u, s_A_B = 0u, r_A_B = 0u;
+      u32 p_C_staging = 0u;
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
       const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 65536u) & 0x3ffffu) >> 4);
       #pragma unroll 1
-      for (int v_tile = (int)blockIdx.x; v_tile < 2752; v_tile += (int)gridDim.x) {
+      for (int v_tile = (int)blockIdx.x + 1 * (int)gridDim.x; v_tile < 2752; v_tile += 2 * (int)gridDim.x) {
         const int v_bx = ((v_tile % 344) / min(8, (64 - ((v_tile / 344) * 8))));
         const int v_by = (((v_tile / 344) * 8) + ((v_tile % 344) % min(8, (64 - ((v_tile / 344) * 8)))));
         float f_C_local_0[96];
+        float f_C_local_1[96];
+        wait(base + 213056u, p_order_ko);
         wait(base + 212992u + 8u * s_A_B, p_A_B);
         {
-          const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u) + 512u,
+          const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
                     b = d_B_shared_m + (u64)(s_A_B * 1536u);
           mma_fence();
           mma_n192_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 0);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 512u, b + 0u, 0);
           mma_n192_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 514u, b + 128u, 1);
           mma_n192_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 516u, b + 256u, 1);
           mma_n192_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 518u, b + 384u, 1);
           mma_commit();
         }
         if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
@@ -218,13 +276,17 @@ k_gemm(
         for (int v_ko = 1; v_ko < 128; ++v_ko) {
           wait(base + 212992u + 8u * s_A_B, p_A_B);
           {
-            const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u) + 512u,
+            const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
                       b = d_B_shared_m + (u64)(s_A_B * 1536u);
             mma_fence();
             mma_n192_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 512u, b + 0u, 1);
             mma_n192_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 514u, b + 128u, 1);
             mma_n192_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 516u, b + 256u, 1);
             mma_n192_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 518u, b + 384u, 1);
             mma_commit();
           }
           if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
@@ -232,35 +294,56 @@ k_gemm(
           if (lane == 0u) arrive(base + 213024u + 8u * r_A_B);
           if (++r_A_B == 4u) r_A_B = 0u;
         }
+        if (lane == 0u) arrive(base + 213064u);
+        p_order_ko ^= 1u;
         mma_wait<0>();
         settle(f_C_local_0);
+        settle(f_C_local_1);
         if (lane == 0u) arrive(base + 213024u + 8u * r_A_B);
         if (++r_A_B == 4u) r_A_B = 0u;
-        if (thread == 0u) store_wait_read();
-        role_sync(2u, 128u);
+        wait(base + 213072u, p_C_staging);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 256u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 288u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 256u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 288u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
+        }
+        {
+          const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[0], (float)f_C_local_1[1]), pack_bf16((float)f_C_local_1[2], (float)f_C_local_1[3]), pack_bf16((float)f_C_local_1[4], (float)f_C_local_1[5]), pack_bf16((float)f_C_local_1[6], (float)f_C_local_1[7]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[8], (float)f_C_local_1[9]), pack_bf16((float)f_C_local_1[10], (float)f_C_local_1[11]), pack_bf16((float)f_C_local_1[12], (float)f_C_local_1[13]), pack_bf16((float)f_C_local_1[14], (float)f_C_local_1[15]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[16], (float)f_C_local_1[17]), pack_bf16((float)f_C_local_1[18], (float)f_C_local_1[19]), pack_bf16((float)f_C_local_1[20], (float)f_C_local_1[21]), pack_bf16((float)f_C_local_1[22], (float)f_C_local_1[23]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[24], (float)f_C_local_1[25]), pack_bf16((float)f_C_local_1[26], (float)f_C_local_1[27]), pack_bf16((float)f_C_local_1[28], (float)f_C_local_1[29]), pack_bf16((float)f_C_local_1[30], (float)f_C_local_1[31]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_1[32], (float)f_C_local_1[33]), pack_bf16((float)f_C_local_1[34], (float)f_C_local_1[35]), pack_bf16((float)f_C_local_1[36], (float)f_C_local_1[37]), pack_bf16((float)f_C_local_1[38], (float)f_C_local_1[39]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_1[40], (float)f_C_local_1[41]), pack_bf16((float)f_C_local_1[42], (float)f_C_local_1[43]), pack_bf16((float)f_C_local_1[44], (float)f_C_local_1[45]), pack_bf16((float)f_C_local_1[46], (float)f_C_local_1[47]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_1[48], (float)f_C_local_1[49]), pack_bf16((float)f_C_local_1[50], (float)f_C_local_1[51]), pack_bf16((float)f_C_local_1[52], (float)f_C_local_1[53]), pack_bf16((float)f_C_local_1[54], (float)f_C_local_1[55]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_1[56], (float)f_C_local_1[57]), pack_bf16((float)f_C_local_1[58], (float)f_C_local_1[59]), pack_bf16((float)f_C_local_1[60], (float)f_C_local_1[61]), pack_bf16((float)f_C_local_1[62], (float)f_C_local_1[63]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 256u + half), pack_bf16((float)f_C_local_1[64], (float)f_C_local_1[65]), pack_bf16((float)f_C_local_1[66], (float)f_C_local_1[67]), pack_bf16((float)f_C_local_1[68], (float)f_C_local_1[69]), pack_bf16((float)f_C_local_1[70], (float)f_C_local_1[71]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 288u + half), pack_bf16((float)f_C_local_1[72], (float)f_C_local_1[73]), pack_bf16((float)f_C_local_1[74], (float)f_C_local_1[75]), pack_bf16((float)f_C_local_1[76], (float)f_C_local_1[77]), pack_bf16((float)f_C_local_1[78], (float)f_C_local_1[79]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_1[80], (float)f_C_local_1[81]), pack_bf16((float)f_C_local_1[82], (float)f_C_local_1[83]), pack_bf16((float)f_C_local_1[84], (float)f_C_local_1[85]), pack_bf16((float)f_C_local_1[86], (float)f_C_local_1[87]));
+          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_1[88], (float)f_C_local_1[89]), pack_bf16((float)f_C_local_1[90], (float)f_C_local_1[91]), pack_bf16((float)f_C_local_1[92], (float)f_C_local_1[93]), pack_bf16((float)f_C_local_1[94], (float)f_C_local_1[95]));
         }
         fence_async();
         role_sync(2u, 128u);
         if (thread == 0u) {
-          bulk_store_2d(base + 163840u + 8192u, &map_2, (v_bx * 192), ((v_by * 128) + 64));
-          bulk_store_2d(base + 163840u + 8192u + 16384u, &map_2, ((v_bx * 192) + 64), ((v_by * 128) + 64));
-          bulk_store_2d(base + 163840u + 8192u + 32768u, &map_2, ((v_bx * 192) + 128), ((v_by * 128) + 64));
+          bulk_store_2d(base + 163840u, &map_2, (v_bx * 192), (v_by * 128));
+          bulk_store_2d(base + 163840u + 16384u, &map_2, ((v_bx * 192) + 64), (v_by * 128));
+          bulk_store_2d(base + 163840u + 32768u, &map_2, ((v_bx * 192) + 128), (v_by * 128));
           store_commit();
         }
+        if (thread == 0u) store_wait_read();
+        __syncwarp();
+        if (lane == 0u) arrive(base + 213080u);
+        p_C_staging ^= 1u;
       }
       if (thread == 0u) store_wait();
     }

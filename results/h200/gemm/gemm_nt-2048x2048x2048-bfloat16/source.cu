@@ -13,6 +13,9 @@ DEV bool elect() {
   asm volatile("{ .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p; }" : "=r"(r));
   return r;
 }
+DEV void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
 DEV void barrier_init(u32 barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -85,21 +88,26 @@ k_gemm(
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
+  if (threadIdx.x == 32u) {
+    prefetch_map(&map_0);
+    prefetch_map(&map_1);
+    prefetch_map(&map_2);
+  }
   __syncthreads();
   if (warp_group < 1u) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (warp_index < 1u) {
-      // role producer: warps 0 to 0
+    if (warp_index < 2u) {
+      // role producer: warps 0 to 1
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
       u32 p_A_B = 1u, s_A_B = 0u;
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 256; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 128) / min(8, (16 - ((v_tile / 128) * 8))));
-        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (16 - ((v_tile / 128) * 8)))));
+        const int v_bx = ((v_tile % 32) / min(2, (16 - ((v_tile / 32) * 2))));
+        const int v_by = (((v_tile / 32) * 2) + ((v_tile % 32) % min(2, (16 - ((v_tile / 32) * 2)))));
         #pragma unroll 1
         for (int v_ko = 0; v_ko < 32; ++v_ko) {
           wait(base + 229424u + 8u * s_A_B, p_A_B);
-          if (elect()) {
+          if (warp == 0u && elect()) {
             arrive_expect(base + 229376u + 8u * s_A_B, 32768u);
             bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 229376u + 8u * s_A_B, (v_ko * 64), (v_by * 128));
             bulk_load_2d(base + 98304u + s_A_B * 16384u, &map_1, base + 229376u + 8u * s_A_B, (v_ko * 64), (v_bx * 128));
@@ -110,17 +118,17 @@ k_gemm(
     }
   }
   else if (warp_group < 2u) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
     {
       // role consumer_0: warps 4 to 7
       const u32 warp = warp_index - 4u, thread = warp * 32u + lane;
-      u32 p_A_B = 0u, s_A_B = 0u, r_A_B = 0u;
+      u32 p_A_B = 0u, s_A_B = 0u;
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
       const u64 d_B_shared_k = 0x4000004000010000ull | (u64)(((base + 98304u) & 0x3ffffu) >> 4);
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 256; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 128) / min(8, (16 - ((v_tile / 128) * 8))));
-        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (16 - ((v_tile / 128) * 8)))));
+        const int v_bx = ((v_tile % 32) / min(2, (16 - ((v_tile / 32) * 2))));
+        const int v_by = (((v_tile / 32) * 2) + ((v_tile % 32) % min(2, (16 - ((v_tile / 32) * 2)))));
         float f_C_local_0[64];
         wait(base + 229376u + 8u * s_A_B, p_A_B);
         {
@@ -133,8 +141,10 @@ k_gemm(
           mma_n128_bf16_kk<0>(f_C_local_0, a + 6u, b + 6u, 1);
           mma_commit();
         }
+        mma_wait<0>();
+        settle(f_C_local_0);
+        if (lane == 0u) arrive(base + 229424u + 8u * s_A_B);
         if (++s_A_B == 6u) { s_A_B = 0u; p_A_B ^= 1u; }
-        mma_wait<1>();
         #pragma unroll 1
         for (int v_ko = 1; v_ko < 32; ++v_ko) {
           wait(base + 229376u + 8u * s_A_B, p_A_B);
@@ -148,15 +158,11 @@ k_gemm(
             mma_n128_bf16_kk<0>(f_C_local_0, a + 6u, b + 6u, 1);
             mma_commit();
           }
+          mma_wait<0>();
+          settle(f_C_local_0);
+          if (lane == 0u) arrive(base + 229424u + 8u * s_A_B);
           if (++s_A_B == 6u) { s_A_B = 0u; p_A_B ^= 1u; }
-          mma_wait<1>();
-          if (lane == 0u) arrive(base + 229424u + 8u * r_A_B);
-          if (++r_A_B == 6u) r_A_B = 0u;
         }
-        mma_wait<0>();
-        settle(f_C_local_0);
-        if (lane == 0u) arrive(base + 229424u + 8u * r_A_B);
-        if (++r_A_B == 6u) r_A_B = 0u;
         if (thread == 0u) store_wait_read();
         role_sync(1u, 128u);
         {
@@ -182,17 +188,17 @@ k_gemm(
     }
   }
   else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
     {
       // role consumer_1: warps 8 to 11
       const u32 warp = warp_index - 8u, thread = warp * 32u + lane;
-      u32 p_A_B = 0u, s_A_B = 0u, r_A_B = 0u;
+      u32 p_A_B = 0u, s_A_B = 0u;
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
       const u64 d_B_shared_k = 0x4000004000010000ull | (u64)(((base + 98304u) & 0x3ffffu) >> 4);
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 256; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 128) / min(8, (16 - ((v_tile / 128) * 8))));
-        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (16 - ((v_tile / 128) * 8)))));
+        const int v_bx = ((v_tile % 32) / min(2, (16 - ((v_tile / 32) * 2))));
+        const int v_by = (((v_tile / 32) * 2) + ((v_tile % 32) % min(2, (16 - ((v_tile / 32) * 2)))));
         float f_C_local_0[64];
         wait(base + 229376u + 8u * s_A_B, p_A_B);
         {
@@ -205,8 +211,10 @@ k_gemm(
           mma_n128_bf16_kk<0>(f_C_local_0, a + 6u, b + 6u, 1);
           mma_commit();
         }
+        mma_wait<0>();
+        settle(f_C_local_0);
+        if (lane == 0u) arrive(base + 229424u + 8u * s_A_B);
         if (++s_A_B == 6u) { s_A_B = 0u; p_A_B ^= 1u; }
-        mma_wait<1>();
         #pragma unroll 1
         for (int v_ko = 1; v_ko < 32; ++v_ko) {
           wait(base + 229376u + 8u * s_A_B, p_A_B);
@@ -220,15 +228,11 @@ k_gemm(
             mma_n128_bf16_kk<0>(f_C_local_0, a + 6u, b + 6u, 1);
             mma_commit();
           }
+          mma_wait<0>();
+          settle(f_C_local_0);
+          if (lane == 0u) arrive(base + 229424u + 8u * s_A_B);
           if (++s_A_B == 6u) { s_A_B = 0u; p_A_B ^= 1u; }
-          mma_wait<1>();
-          if (lane == 0u) arrive(base + 229424u + 8u * r_A_B);
-          if (++r_A_B == 6u) r_A_B = 0u;
         }
-        mma_wait<0>();
-        settle(f_C_local_0);
-        if (lane == 0u) arrive(base + 229424u + 8u * r_A_B);
-        if (++r_A_B == 6u) r_A_B = 0u;
         if (thread == 0u) store_wait_read();
         role_sync(2u, 128u);
         {

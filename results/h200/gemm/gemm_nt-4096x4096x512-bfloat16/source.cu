@@ -13,6 +13,9 @@ DEV bool elect() {
   asm volatile("{ .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p; }" : "=r"(r));
   return r;
 }
+DEV void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
 DEV void barrier_init(u32 barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -93,11 +96,16 @@ k_gemm(
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
+  if (threadIdx.x == 32u) {
+    prefetch_map(&map_0);
+    prefetch_map(&map_1);
+    prefetch_map(&map_2);
+  }
   __syncthreads();
   if (warp_group < 1u) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (warp_index < 2u) {
-      // role producer: warps 0 to 1
+    if (warp_index < 1u) {
+      // role producer: warps 0 to 0
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
       u32 p_A_B = 1u, s_A_B = 0u;
       #pragma unroll 1
@@ -107,7 +115,7 @@ k_gemm(
         #pragma unroll 1
         for (int v_ko = 0; v_ko < 8; ++v_ko) {
           wait(base + 229424u + 8u * s_A_B, p_A_B);
-          if (warp == 0u && elect()) {
+          if (elect()) {
             arrive_expect(base + 229376u + 8u * s_A_B, 32768u);
             bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 229376u + 8u * s_A_B, (v_ko * 64), (v_by * 128));
             bulk_load_2d(base + 98304u + s_A_B * 16384u, &map_1, base + 229376u + 8u * s_A_B, (v_ko * 64), (v_bx * 128));
@@ -118,7 +126,7 @@ k_gemm(
     }
   }
   else if (warp_group < 2u) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
     {
       // role consumer_0: warps 4 to 7
       const u32 warp = warp_index - 4u, thread = warp * 32u + lane;
@@ -224,7 +232,7 @@ k_gemm(
     }
   }
   else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
     {
       // role consumer_1: warps 8 to 11
       const u32 warp = warp_index - 8u, thread = warp * 32u + lane;

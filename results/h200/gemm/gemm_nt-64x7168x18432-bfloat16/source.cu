@@ -13,22 +13,15 @@ DEV bool elect() {
   asm volatile("{ .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p; }" : "=r"(r));
   return r;
 }
+DEV void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
 DEV void barrier_init(u32 barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
 // The unqualified form: .release.cluster costs a quarter of the main loop's speed.
 DEV void arrive(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
-}
-// One arrival at the barrier of that address in a block of the cluster.
-DEV void arrive_at(u32 barrier, u32 block) {
-  asm volatile("{ .reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n"
-               " mbarrier.arrive.shared::cluster.b64 _, [there]; }"
-               :: "r"(barrier), "r"(block) : "memory");
-}
-// All threads of all blocks of the cluster meet.
-DEV void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release;\n barrier.cluster.wait.acquire;" ::: "memory");
 }
 DEV void arrive_expect(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
@@ -124,9 +117,6 @@ DEV void store_matrix(u32 at, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                :: "r"(at), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
-DEV void bulk_load_2d_to_2(u32 tile, const TensorMap* map, u32 barrier, int c0, int c1) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;"
-    :: "r"(tile), "l"(map), "r"(barrier), "r"(c0), "r"(c1), "h"((u16)3) : "memory"); }
 DEV void bulk_load_2d(u32 tile, const TensorMap* map, u32 barrier, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
     :: "r"(tile), "l"(map), "r"(barrier), "r"(c0), "r"(c1) : "memory"); }
@@ -141,7 +131,7 @@ DEV void settle(float (&d)[56]) {
 DEV void bulk_store_2d(u32 tile, const TensorMap* map, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%1, {%2, %3}], [%0];"
     :: "r"(tile), "l"(map), "r"(c0), "r"(c1) : "memory"); }
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(256, 1)
 k_gemm(
     const __grid_constant__ TensorMap map_0,
     const __grid_constant__ TensorMap map_1,
@@ -158,33 +148,40 @@ k_gemm(
   const u32 lane = threadIdx.x % 32u;
   if (base & 1023u) asm volatile("trap;");
   if (threadIdx.x == 0u) {
-    for (u32 i = 0u; i < 8u; ++i) {
+    for (u32 i = 0u; i < 4u; ++i) {
       barrier_init(base + 180224u + 8u * i, 1u);
-      barrier_init(base + 180288u + 8u * i, 8u);
+      barrier_init(base + 180256u + 8u * i, 4u);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
-  cluster_sync();
+  if (threadIdx.x == 32u) {
+    prefetch_map(&map_0);
+    prefetch_map(&map_1);
+    prefetch_map(&map_2);
+  }
+  __syncthreads();
   if (warp_group < 1u) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (warp_index < 1u) {
-      // role producer: warps 0 to 0
+    {
+      // role producer: warps 0 to 3
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
       u32 p_A_B = 1u, s_A_B = 0u;
       {
         const int v_tile = (int)blockIdx.x;
-        const int v_bx = ((((((v_tile / 2) % 32) % 256) / min(8, (1 - ((((v_tile / 2) % 32) / 256) * 8)))) * 2) + (v_tile % 2));
-        const int v_by = (((((v_tile / 2) % 32) / 256) * 8) + ((((v_tile / 2) % 32) % 256) % min(8, (1 - ((((v_tile / 2) % 32) / 256) * 8)))));
-        const int v_ko_part = ((v_tile / 2) / 32);
+        const int v_bx = (((v_tile % 64) % 512) / min(8, (1 - (((v_tile % 64) / 512) * 8))));
+        const int v_by = ((((v_tile % 64) / 512) * 8) + (((v_tile % 64) % 512) % min(8, (1 - (((v_tile % 64) / 512) * 8)))));
+        const int v_ko_part = (v_tile / 64);
         #pragma unroll 1
-        for (int v_ko = 0; v_ko < 144; ++v_ko) {
-          wait(base + 180288u + 8u * s_A_B, p_A_B);
-          if (elect()) {
-            arrive_expect(base + 180224u + 8u * s_A_B, 22528u);
-            bulk_load_2d_to_2(base + 0u + s_A_B * 8192u + (u32)(32 * (v_tile % 2)) * 128u, &map_0, base + 180224u + 8u * s_A_B, ((v_ko + (v_ko_part * 144)) * 64), ((v_by * 64) + (32 * (v_tile % 2))));
-            bulk_load_2d(base + 65536u + s_A_B * 14336u, &map_1, base + 180224u + 8u * s_A_B, ((v_ko + (v_ko_part * 144)) * 64), (v_bx * 112));
+        for (int v_ko = 0; v_ko < 72; ++v_ko) {
+          wait(base + 180256u + 8u * s_A_B, p_A_B);
+          if (warp == 0u && elect()) {
+            arrive_expect(base + 180224u + 8u * s_A_B, 45056u);
+            bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 180224u + 8u * s_A_B, ((v_ko + (v_ko_part * 72)) * 128), (v_by * 64));
+            bulk_load_2d(base + 0u + s_A_B * 16384u + 8192u, &map_0, base + 180224u + 8u * s_A_B, (((v_ko + (v_ko_part * 72)) * 128) + 64), (v_by * 64));
+            bulk_load_2d(base + 65536u + s_A_B * 28672u, &map_1, base + 180224u + 8u * s_A_B, ((v_ko + (v_ko_part * 72)) * 128), (v_bx * 112));
+            bulk_load_2d(base + 65536u + s_A_B * 28672u + 14336u, &map_1, base + 180224u + 8u * s_A_B, (((v_ko + (v_ko_part * 72)) * 128) + 64), (v_bx * 112));
           }
-          if (++s_A_B == 8u) { s_A_B = 0u; p_A_B ^= 1u; }
+          if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
         }
       }
     }
@@ -199,45 +196,53 @@ k_gemm(
       const u64 d_B_shared_k = 0x4000004000010000ull | (u64)(((base + 65536u) & 0x3ffffu) >> 4);
       {
         const int v_tile = (int)blockIdx.x;
-        const int v_bx = ((((((v_tile / 2) % 32) % 256) / min(8, (1 - ((((v_tile / 2) % 32) / 256) * 8)))) * 2) + (v_tile % 2));
-        const int v_by = (((((v_tile / 2) % 32) / 256) * 8) + ((((v_tile / 2) % 32) % 256) % min(8, (1 - ((((v_tile / 2) % 32) / 256) * 8)))));
-        const int v_ko_part = ((v_tile / 2) / 32);
+        const int v_bx = (((v_tile % 64) % 512) / min(8, (1 - (((v_tile % 64) / 512) * 8))));
+        const int v_by = ((((v_tile % 64) / 512) * 8) + (((v_tile % 64) % 512) % min(8, (1 - (((v_tile % 64) / 512) * 8)))));
+        const int v_ko_part = (v_tile / 64);
         float f_C_local_0[56];
         wait(base + 180224u + 8u * s_A_B, p_A_B);
         {
-          const u64 a = d_A_shared_k + (u64)(s_A_B * 512u),
-                    b = d_B_shared_k + (u64)(s_A_B * 896u);
+          const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
+                    b = d_B_shared_k + (u64)(s_A_B * 1792u);
           mma_fence();
           mma_n112_bf16_kk<0>(f_C_local_0, a + 0u, b + 0u, 0);
           mma_n112_bf16_kk<0>(f_C_local_0, a + 2u, b + 2u, 1);
           mma_n112_bf16_kk<0>(f_C_local_0, a + 4u, b + 4u, 1);
           mma_n112_bf16_kk<0>(f_C_local_0, a + 6u, b + 6u, 1);
+          mma_n112_bf16_kk<0>(f_C_local_0, a + 512u, b + 896u, 1);
+          mma_n112_bf16_kk<0>(f_C_local_0, a + 514u, b + 898u, 1);
+          mma_n112_bf16_kk<0>(f_C_local_0, a + 516u, b + 900u, 1);
+          mma_n112_bf16_kk<0>(f_C_local_0, a + 518u, b + 902u, 1);
           mma_commit();
         }
-        if (++s_A_B == 8u) { s_A_B = 0u; p_A_B ^= 1u; }
+        if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
         mma_wait<1>();
         #pragma unroll 1
-        for (int v_ko = 1; v_ko < 144; ++v_ko) {
+        for (int v_ko = 1; v_ko < 72; ++v_ko) {
           wait(base + 180224u + 8u * s_A_B, p_A_B);
           {
-            const u64 a = d_A_shared_k + (u64)(s_A_B * 512u),
-                      b = d_B_shared_k + (u64)(s_A_B * 896u);
+            const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
+                      b = d_B_shared_k + (u64)(s_A_B * 1792u);
             mma_fence();
             mma_n112_bf16_kk<0>(f_C_local_0, a + 0u, b + 0u, 1);
             mma_n112_bf16_kk<0>(f_C_local_0, a + 2u, b + 2u, 1);
             mma_n112_bf16_kk<0>(f_C_local_0, a + 4u, b + 4u, 1);
             mma_n112_bf16_kk<0>(f_C_local_0, a + 6u, b + 6u, 1);
+            mma_n112_bf16_kk<0>(f_C_local_0, a + 512u, b + 896u, 1);
+            mma_n112_bf16_kk<0>(f_C_local_0, a + 514u, b + 898u, 1);
+            mma_n112_bf16_kk<0>(f_C_local_0, a + 516u, b + 900u, 1);
+            mma_n112_bf16_kk<0>(f_C_local_0, a + 518u, b + 902u, 1);
             mma_commit();
           }
-          if (++s_A_B == 8u) { s_A_B = 0u; p_A_B ^= 1u; }
+          if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
           mma_wait<1>();
-          if (lane < 2u) arrive_at(base + 180288u + 8u * r_A_B, lane);
-          if (++r_A_B == 8u) r_A_B = 0u;
+          if (lane == 0u) arrive(base + 180256u + 8u * r_A_B);
+          if (++r_A_B == 4u) r_A_B = 0u;
         }
         mma_wait<0>();
         settle(f_C_local_0);
-        if (lane < 2u) arrive_at(base + 180288u + 8u * r_A_B, lane);
-        if (++r_A_B == 8u) r_A_B = 0u;
+        if (lane == 0u) arrive(base + 180256u + 8u * r_A_B);
+        if (++r_A_B == 4u) r_A_B = 0u;
         store_part<128>(f_C_local_0, (t_C_local_parts + (long long)(((v_tile % 64) * 14336) + (v_ko_part * 7168)) + (long long)0 * 112ll + 0) + 0, thread);
         const int v_ko_last = draw_ticket(tickets + (v_tile % 64) * 1 + 0, 2u, 1u, 128u, thread);
         if ((v_ko_last == 1)) {
@@ -270,5 +275,4 @@ k_gemm(
       if (thread == 0u) store_wait();
     }
   }
-  cluster_sync();
 }
