@@ -50,7 +50,19 @@ class Feature:
 FEATURES = (
     Feature("gemms in flight", {"lag": 0}),
     Feature("slots beyond two", {"depth": 2}),
-    Feature("staged epilogue", {}, (("staged epilogue", "direct epilogue"),)),
+    Feature(
+        "staged epilogue",
+        {},
+        tuple(
+            (f"{staged} epilogue", "direct epilogue")
+            for staged in ("staged", "staged in 2", "staged in 3")
+        ),
+    ),
+    Feature(
+        "staging in pieces",
+        {},
+        (("staged in 2 epilogue", "staged epilogue"), ("staged in 3 epilogue", "staged epilogue")),
+    ),
     Feature("swapped operands", {}, (("swapped ", ""),)),
     Feature("persistent blocks", {"blocks": 0}),
     Feature("raster order", {"raster": 0, "group": 1}),

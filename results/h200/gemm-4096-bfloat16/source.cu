@@ -13,6 +13,9 @@ DEV bool elect() {
   asm volatile("{ .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p; }" : "=r"(r));
   return r;
 }
+DEV void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
 DEV void barrier_init(u32 barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -79,53 +82,58 @@ k_gemm(
   const u32 lane = threadIdx.x % 32u;
   if (base & 1023u) asm volatile("trap;");
   if (threadIdx.x == 0u) {
-    for (u32 i = 0u; i < 3u; ++i) {
-      barrier_init(base + 212992u + 8u * i, 1u);
-      barrier_init(base + 213016u + 8u * i, 8u);
+    for (u32 i = 0u; i < 4u; ++i) {
+      barrier_init(base + 229376u + 8u * i, 1u);
+      barrier_init(base + 229408u + 8u * i, 8u);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
+  if (threadIdx.x == 32u) {
+    prefetch_map(&map_0);
+    prefetch_map(&map_1);
+    prefetch_map(&map_2);
+  }
   __syncthreads();
   if (warp_group < 1u) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
-    {
-      // role producer: warps 0 to 3
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (warp_index < 1u) {
+      // role producer: warps 0 to 0
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
       u32 p_A_B = 1u, s_A_B = 0u;
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 512; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 128) / min(8, (32 - ((v_tile / 128) * 8))));
-        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (32 - ((v_tile / 128) * 8)))));
+        const int v_bx = ((v_tile % 256) / min(16, (32 - ((v_tile / 256) * 16))));
+        const int v_by = (((v_tile / 256) * 16) + ((v_tile % 256) % min(16, (32 - ((v_tile / 256) * 16)))));
         #pragma unroll 1
         for (int v_ko = 0; v_ko < 64; ++v_ko) {
-          wait(base + 213016u + 8u * s_A_B, p_A_B);
-          if (warp == 0u && elect()) {
-            arrive_expect(base + 212992u + 8u * s_A_B, 49152u);
-            bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 212992u + 8u * s_A_B, (v_ko * 64), (v_by * 128));
-            bulk_load_2d(base + 49152u + s_A_B * 32768u, &map_1, base + 212992u + 8u * s_A_B, (v_bx * 256), (v_ko * 64));
-            bulk_load_2d(base + 49152u + s_A_B * 32768u + 8192u, &map_1, base + 212992u + 8u * s_A_B, ((v_bx * 256) + 64), (v_ko * 64));
-            bulk_load_2d(base + 49152u + s_A_B * 32768u + 16384u, &map_1, base + 212992u + 8u * s_A_B, ((v_bx * 256) + 128), (v_ko * 64));
-            bulk_load_2d(base + 49152u + s_A_B * 32768u + 24576u, &map_1, base + 212992u + 8u * s_A_B, ((v_bx * 256) + 192), (v_ko * 64));
+          wait(base + 229408u + 8u * s_A_B, p_A_B);
+          if (elect()) {
+            arrive_expect(base + 229376u + 8u * s_A_B, 49152u);
+            bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 229376u + 8u * s_A_B, (v_ko * 64), (v_by * 128));
+            bulk_load_2d(base + 65536u + s_A_B * 32768u, &map_1, base + 229376u + 8u * s_A_B, (v_bx * 256), (v_ko * 64));
+            bulk_load_2d(base + 65536u + s_A_B * 32768u + 8192u, &map_1, base + 229376u + 8u * s_A_B, ((v_bx * 256) + 64), (v_ko * 64));
+            bulk_load_2d(base + 65536u + s_A_B * 32768u + 16384u, &map_1, base + 229376u + 8u * s_A_B, ((v_bx * 256) + 128), (v_ko * 64));
+            bulk_load_2d(base + 65536u + s_A_B * 32768u + 24576u, &map_1, base + 229376u + 8u * s_A_B, ((v_bx * 256) + 192), (v_ko * 64));
           }
-          if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+          if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
         }
       }
     }
   }
   else if (warp_group < 2u) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     {
       // role consumer_0: warps 4 to 7
       const u32 warp = warp_index - 4u, thread = warp * 32u + lane;
-      u32 p_A_B = 0u, s_A_B = 0u;
+      u32 p_A_B = 0u, s_A_B = 0u, r_A_B = 0u;
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
-      const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 49152u) & 0x3ffffu) >> 4);
+      const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 65536u) & 0x3ffffu) >> 4);
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 512; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 128) / min(8, (32 - ((v_tile / 128) * 8))));
-        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (32 - ((v_tile / 128) * 8)))));
+        const int v_bx = ((v_tile % 256) / min(16, (32 - ((v_tile / 256) * 16))));
+        const int v_by = (((v_tile / 256) * 16) + ((v_tile % 256) % min(16, (32 - ((v_tile / 256) * 16)))));
         float f_C_local_0[128];
-        wait(base + 212992u + 8u * s_A_B, p_A_B);
+        wait(base + 229376u + 8u * s_A_B, p_A_B);
         {
           const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
                     b = d_B_shared_m + (u64)(s_A_B * 2048u);
@@ -136,13 +144,11 @@ k_gemm(
           mma_n256_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
           mma_commit();
         }
-        mma_wait<0>();
-        settle(f_C_local_0);
-        if (lane == 0u) arrive(base + 213016u + 8u * s_A_B);
-        if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+        if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
+        mma_wait<1>();
         #pragma unroll 1
         for (int v_ko = 1; v_ko < 64; ++v_ko) {
-          wait(base + 212992u + 8u * s_A_B, p_A_B);
+          wait(base + 229376u + 8u * s_A_B, p_A_B);
           {
             const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
                       b = d_B_shared_m + (u64)(s_A_B * 2048u);
@@ -153,39 +159,53 @@ k_gemm(
             mma_n256_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
             mma_commit();
           }
-          mma_wait<0>();
-          settle(f_C_local_0);
-          if (lane == 0u) arrive(base + 213016u + 8u * s_A_B);
-          if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+          if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
+          mma_wait<1>();
+          if (lane == 0u) arrive(base + 229408u + 8u * r_A_B);
+          if (++r_A_B == 4u) r_A_B = 0u;
+        }
+        mma_wait<0>();
+        settle(f_C_local_0);
+        if (lane == 0u) arrive(base + 229408u + 8u * r_A_B);
+        if (++r_A_B == 4u) r_A_B = 0u;
+        if (thread == 0u) store_wait_read();
+        role_sync(1u, 128u);
+        {
+          const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+        }
+        fence_async();
+        role_sync(1u, 128u);
+        if (thread == 0u) {
+          bulk_store_2d(base + 196608u, &map_2, (v_bx * 256), (v_by * 128));
+          bulk_store_2d(base + 196608u + 16384u, &map_2, ((v_bx * 256) + 64), (v_by * 128));
+          store_commit();
         }
         if (thread == 0u) store_wait_read();
         role_sync(1u, 128u);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 256u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 288u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 384u + half), pack_bf16((float)f_C_local_0[96], (float)f_C_local_0[97]), pack_bf16((float)f_C_local_0[98], (float)f_C_local_0[99]), pack_bf16((float)f_C_local_0[100], (float)f_C_local_0[101]), pack_bf16((float)f_C_local_0[102], (float)f_C_local_0[103]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 416u + half), pack_bf16((float)f_C_local_0[104], (float)f_C_local_0[105]), pack_bf16((float)f_C_local_0[106], (float)f_C_local_0[107]), pack_bf16((float)f_C_local_0[108], (float)f_C_local_0[109]), pack_bf16((float)f_C_local_0[110], (float)f_C_local_0[111]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 448u + half), pack_bf16((float)f_C_local_0[112], (float)f_C_local_0[113]), pack_bf16((float)f_C_local_0[114], (float)f_C_local_0[115]), pack_bf16((float)f_C_local_0[116], (float)f_C_local_0[117]), pack_bf16((float)f_C_local_0[118], (float)f_C_local_0[119]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 480u + half), pack_bf16((float)f_C_local_0[120], (float)f_C_local_0[121]), pack_bf16((float)f_C_local_0[122], (float)f_C_local_0[123]), pack_bf16((float)f_C_local_0[124], (float)f_C_local_0[125]), pack_bf16((float)f_C_local_0[126], (float)f_C_local_0[127]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[96], (float)f_C_local_0[97]), pack_bf16((float)f_C_local_0[98], (float)f_C_local_0[99]), pack_bf16((float)f_C_local_0[100], (float)f_C_local_0[101]), pack_bf16((float)f_C_local_0[102], (float)f_C_local_0[103]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[104], (float)f_C_local_0[105]), pack_bf16((float)f_C_local_0[106], (float)f_C_local_0[107]), pack_bf16((float)f_C_local_0[108], (float)f_C_local_0[109]), pack_bf16((float)f_C_local_0[110], (float)f_C_local_0[111]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[112], (float)f_C_local_0[113]), pack_bf16((float)f_C_local_0[114], (float)f_C_local_0[115]), pack_bf16((float)f_C_local_0[116], (float)f_C_local_0[117]), pack_bf16((float)f_C_local_0[118], (float)f_C_local_0[119]));
+          store_matrix(base + 196608u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[120], (float)f_C_local_0[121]), pack_bf16((float)f_C_local_0[122], (float)f_C_local_0[123]), pack_bf16((float)f_C_local_0[124], (float)f_C_local_0[125]), pack_bf16((float)f_C_local_0[126], (float)f_C_local_0[127]));
         }
         fence_async();
         role_sync(1u, 128u);
         if (thread == 0u) {
-          bulk_store_2d(base + 147456u, &map_2, (v_bx * 256), (v_by * 128));
-          bulk_store_2d(base + 147456u + 16384u, &map_2, ((v_bx * 256) + 64), (v_by * 128));
-          bulk_store_2d(base + 147456u + 32768u, &map_2, ((v_bx * 256) + 128), (v_by * 128));
-          bulk_store_2d(base + 147456u + 49152u, &map_2, ((v_bx * 256) + 192), (v_by * 128));
+          bulk_store_2d(base + 196608u, &map_2, ((v_bx * 256) + 128), (v_by * 128));
+          bulk_store_2d(base + 196608u + 16384u, &map_2, (((v_bx * 256) + 128) + 64), (v_by * 128));
           store_commit();
         }
       }
@@ -193,19 +213,19 @@ k_gemm(
     }
   }
   else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     {
       // role consumer_1: warps 8 to 11
       const u32 warp = warp_index - 8u, thread = warp * 32u + lane;
-      u32 p_A_B = 0u, s_A_B = 0u;
+      u32 p_A_B = 0u, s_A_B = 0u, r_A_B = 0u;
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
-      const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 49152u) & 0x3ffffu) >> 4);
+      const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 65536u) & 0x3ffffu) >> 4);
       #pragma unroll 1
       for (int v_tile = (int)blockIdx.x; v_tile < 512; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 128) / min(8, (32 - ((v_tile / 128) * 8))));
-        const int v_by = (((v_tile / 128) * 8) + ((v_tile % 128) % min(8, (32 - ((v_tile / 128) * 8)))));
+        const int v_bx = ((v_tile % 256) / min(16, (32 - ((v_tile / 256) * 16))));
+        const int v_by = (((v_tile / 256) * 16) + ((v_tile % 256) % min(16, (32 - ((v_tile / 256) * 16)))));
         float f_C_local_0[128];
-        wait(base + 212992u + 8u * s_A_B, p_A_B);
+        wait(base + 229376u + 8u * s_A_B, p_A_B);
         {
           const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u) + 512u,
                     b = d_B_shared_m + (u64)(s_A_B * 2048u);
@@ -216,13 +236,11 @@ k_gemm(
           mma_n256_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
           mma_commit();
         }
-        mma_wait<0>();
-        settle(f_C_local_0);
-        if (lane == 0u) arrive(base + 213016u + 8u * s_A_B);
-        if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+        if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
+        mma_wait<1>();
         #pragma unroll 1
         for (int v_ko = 1; v_ko < 64; ++v_ko) {
-          wait(base + 212992u + 8u * s_A_B, p_A_B);
+          wait(base + 229376u + 8u * s_A_B, p_A_B);
           {
             const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u) + 512u,
                       b = d_B_shared_m + (u64)(s_A_B * 2048u);
@@ -233,39 +251,53 @@ k_gemm(
             mma_n256_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
             mma_commit();
           }
-          mma_wait<0>();
-          settle(f_C_local_0);
-          if (lane == 0u) arrive(base + 213016u + 8u * s_A_B);
-          if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+          if (++s_A_B == 4u) { s_A_B = 0u; p_A_B ^= 1u; }
+          mma_wait<1>();
+          if (lane == 0u) arrive(base + 229408u + 8u * r_A_B);
+          if (++r_A_B == 4u) r_A_B = 0u;
+        }
+        mma_wait<0>();
+        settle(f_C_local_0);
+        if (lane == 0u) arrive(base + 229408u + 8u * r_A_B);
+        if (++r_A_B == 4u) r_A_B = 0u;
+        if (thread == 0u) store_wait_read();
+        role_sync(2u, 128u);
+        {
+          const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+        }
+        fence_async();
+        role_sync(2u, 128u);
+        if (thread == 0u) {
+          bulk_store_2d(base + 196608u + 8192u, &map_2, (v_bx * 256), ((v_by * 128) + 64));
+          bulk_store_2d(base + 196608u + 8192u + 16384u, &map_2, ((v_bx * 256) + 64), ((v_by * 128) + 64));
+          store_commit();
         }
         if (thread == 0u) store_wait_read();
         role_sync(2u, 128u);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 256u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 288u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 384u + half), pack_bf16((float)f_C_local_0[96], (float)f_C_local_0[97]), pack_bf16((float)f_C_local_0[98], (float)f_C_local_0[99]), pack_bf16((float)f_C_local_0[100], (float)f_C_local_0[101]), pack_bf16((float)f_C_local_0[102], (float)f_C_local_0[103]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 416u + half), pack_bf16((float)f_C_local_0[104], (float)f_C_local_0[105]), pack_bf16((float)f_C_local_0[106], (float)f_C_local_0[107]), pack_bf16((float)f_C_local_0[108], (float)f_C_local_0[109]), pack_bf16((float)f_C_local_0[110], (float)f_C_local_0[111]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 448u + half), pack_bf16((float)f_C_local_0[112], (float)f_C_local_0[113]), pack_bf16((float)f_C_local_0[114], (float)f_C_local_0[115]), pack_bf16((float)f_C_local_0[116], (float)f_C_local_0[117]), pack_bf16((float)f_C_local_0[118], (float)f_C_local_0[119]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 480u + half), pack_bf16((float)f_C_local_0[120], (float)f_C_local_0[121]), pack_bf16((float)f_C_local_0[122], (float)f_C_local_0[123]), pack_bf16((float)f_C_local_0[124], (float)f_C_local_0[125]), pack_bf16((float)f_C_local_0[126], (float)f_C_local_0[127]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[96], (float)f_C_local_0[97]), pack_bf16((float)f_C_local_0[98], (float)f_C_local_0[99]), pack_bf16((float)f_C_local_0[100], (float)f_C_local_0[101]), pack_bf16((float)f_C_local_0[102], (float)f_C_local_0[103]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[104], (float)f_C_local_0[105]), pack_bf16((float)f_C_local_0[106], (float)f_C_local_0[107]), pack_bf16((float)f_C_local_0[108], (float)f_C_local_0[109]), pack_bf16((float)f_C_local_0[110], (float)f_C_local_0[111]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[112], (float)f_C_local_0[113]), pack_bf16((float)f_C_local_0[114], (float)f_C_local_0[115]), pack_bf16((float)f_C_local_0[116], (float)f_C_local_0[117]), pack_bf16((float)f_C_local_0[118], (float)f_C_local_0[119]));
+          store_matrix(base + 196608u + 8192u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[120], (float)f_C_local_0[121]), pack_bf16((float)f_C_local_0[122], (float)f_C_local_0[123]), pack_bf16((float)f_C_local_0[124], (float)f_C_local_0[125]), pack_bf16((float)f_C_local_0[126], (float)f_C_local_0[127]));
         }
         fence_async();
         role_sync(2u, 128u);
         if (thread == 0u) {
-          bulk_store_2d(base + 147456u + 8192u, &map_2, (v_bx * 256), ((v_by * 128) + 64));
-          bulk_store_2d(base + 147456u + 8192u + 16384u, &map_2, ((v_bx * 256) + 64), ((v_by * 128) + 64));
-          bulk_store_2d(base + 147456u + 8192u + 32768u, &map_2, ((v_bx * 256) + 128), ((v_by * 128) + 64));
-          bulk_store_2d(base + 147456u + 8192u + 49152u, &map_2, ((v_bx * 256) + 192), ((v_by * 128) + 64));
+          bulk_store_2d(base + 196608u + 8192u, &map_2, ((v_bx * 256) + 128), ((v_by * 128) + 64));
+          bulk_store_2d(base + 196608u + 8192u + 16384u, &map_2, (((v_bx * 256) + 128) + 64), ((v_by * 128) + 64));
           store_commit();
         }
       }

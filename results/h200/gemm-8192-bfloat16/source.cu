@@ -13,6 +13,9 @@ DEV bool elect() {
   asm volatile("{ .reg .pred p;\n elect.sync _|p, 0xffffffff;\n selp.u32 %0, 1, 0, p; }" : "=r"(r));
   return r;
 }
+DEV void prefetch_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
 DEV void barrier_init(u32 barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count) : "memory");
 }
@@ -54,13 +57,13 @@ DEV void bulk_load_2d(u32 tile, const TensorMap* map, u32 barrier, int c0, int c
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
     :: "r"(tile), "l"(map), "r"(barrier), "r"(c0), "r"(c1) : "memory"); }
 template <int FIRST, int SIZE>
-DEV void mma_n256_bf16_kn(float (&d)[SIZE], u64 a, u64 b, int accumulate) {
-  asm volatile("{ .reg .pred p;\n setp.ne.b32 p, %130, 0;\n"
-    " wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127},"
-    " %128, %129, p, 1, 1, 0, 1;\n }"
-    : "+f"(d[FIRST + 0]), "+f"(d[FIRST + 1]), "+f"(d[FIRST + 2]), "+f"(d[FIRST + 3]), "+f"(d[FIRST + 4]), "+f"(d[FIRST + 5]), "+f"(d[FIRST + 6]), "+f"(d[FIRST + 7]), "+f"(d[FIRST + 8]), "+f"(d[FIRST + 9]), "+f"(d[FIRST + 10]), "+f"(d[FIRST + 11]), "+f"(d[FIRST + 12]), "+f"(d[FIRST + 13]), "+f"(d[FIRST + 14]), "+f"(d[FIRST + 15]), "+f"(d[FIRST + 16]), "+f"(d[FIRST + 17]), "+f"(d[FIRST + 18]), "+f"(d[FIRST + 19]), "+f"(d[FIRST + 20]), "+f"(d[FIRST + 21]), "+f"(d[FIRST + 22]), "+f"(d[FIRST + 23]), "+f"(d[FIRST + 24]), "+f"(d[FIRST + 25]), "+f"(d[FIRST + 26]), "+f"(d[FIRST + 27]), "+f"(d[FIRST + 28]), "+f"(d[FIRST + 29]), "+f"(d[FIRST + 30]), "+f"(d[FIRST + 31]), "+f"(d[FIRST + 32]), "+f"(d[FIRST + 33]), "+f"(d[FIRST + 34]), "+f"(d[FIRST + 35]), "+f"(d[FIRST + 36]), "+f"(d[FIRST + 37]), "+f"(d[FIRST + 38]), "+f"(d[FIRST + 39]), "+f"(d[FIRST + 40]), "+f"(d[FIRST + 41]), "+f"(d[FIRST + 42]), "+f"(d[FIRST + 43]), "+f"(d[FIRST + 44]), "+f"(d[FIRST + 45]), "+f"(d[FIRST + 46]), "+f"(d[FIRST + 47]), "+f"(d[FIRST + 48]), "+f"(d[FIRST + 49]), "+f"(d[FIRST + 50]), "+f"(d[FIRST + 51]), "+f"(d[FIRST + 52]), "+f"(d[FIRST + 53]), "+f"(d[FIRST + 54]), "+f"(d[FIRST + 55]), "+f"(d[FIRST + 56]), "+f"(d[FIRST + 57]), "+f"(d[FIRST + 58]), "+f"(d[FIRST + 59]), "+f"(d[FIRST + 60]), "+f"(d[FIRST + 61]), "+f"(d[FIRST + 62]), "+f"(d[FIRST + 63]), "+f"(d[FIRST + 64]), "+f"(d[FIRST + 65]), "+f"(d[FIRST + 66]), "+f"(d[FIRST + 67]), "+f"(d[FIRST + 68]), "+f"(d[FIRST + 69]), "+f"(d[FIRST + 70]), "+f"(d[FIRST + 71]), "+f"(d[FIRST + 72]), "+f"(d[FIRST + 73]), "+f"(d[FIRST + 74]), "+f"(d[FIRST + 75]), "+f"(d[FIRST + 76]), "+f"(d[FIRST + 77]), "+f"(d[FIRST + 78]), "+f"(d[FIRST + 79]), "+f"(d[FIRST + 80]), "+f"(d[FIRST + 81]), "+f"(d[FIRST + 82]), "+f"(d[FIRST + 83]), "+f"(d[FIRST + 84]), "+f"(d[FIRST + 85]), "+f"(d[FIRST + 86]), "+f"(d[FIRST + 87]), "+f"(d[FIRST + 88]), "+f"(d[FIRST + 89]), "+f"(d[FIRST + 90]), "+f"(d[FIRST + 91]), "+f"(d[FIRST + 92]), "+f"(d[FIRST + 93]), "+f"(d[FIRST + 94]), "+f"(d[FIRST + 95]), "+f"(d[FIRST + 96]), "+f"(d[FIRST + 97]), "+f"(d[FIRST + 98]), "+f"(d[FIRST + 99]), "+f"(d[FIRST + 100]), "+f"(d[FIRST + 101]), "+f"(d[FIRST + 102]), "+f"(d[FIRST + 103]), "+f"(d[FIRST + 104]), "+f"(d[FIRST + 105]), "+f"(d[FIRST + 106]), "+f"(d[FIRST + 107]), "+f"(d[FIRST + 108]), "+f"(d[FIRST + 109]), "+f"(d[FIRST + 110]), "+f"(d[FIRST + 111]), "+f"(d[FIRST + 112]), "+f"(d[FIRST + 113]), "+f"(d[FIRST + 114]), "+f"(d[FIRST + 115]), "+f"(d[FIRST + 116]), "+f"(d[FIRST + 117]), "+f"(d[FIRST + 118]), "+f"(d[FIRST + 119]), "+f"(d[FIRST + 120]), "+f"(d[FIRST + 121]), "+f"(d[FIRST + 122]), "+f"(d[FIRST + 123]), "+f"(d[FIRST + 124]), "+f"(d[FIRST + 125]), "+f"(d[FIRST + 126]), "+f"(d[FIRST + 127]) : "l"(a), "l"(b), "r"(accumulate)); }
-DEV void settle(float (&d)[128]) {
-  asm volatile("" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) :: "memory"); }
+DEV void mma_n192_bf16_kn(float (&d)[SIZE], u64 a, u64 b, int accumulate) {
+  asm volatile("{ .reg .pred p;\n setp.ne.b32 p, %98, 0;\n"
+    " wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95},"
+    " %96, %97, p, 1, 1, 0, 1;\n }"
+    : "+f"(d[FIRST + 0]), "+f"(d[FIRST + 1]), "+f"(d[FIRST + 2]), "+f"(d[FIRST + 3]), "+f"(d[FIRST + 4]), "+f"(d[FIRST + 5]), "+f"(d[FIRST + 6]), "+f"(d[FIRST + 7]), "+f"(d[FIRST + 8]), "+f"(d[FIRST + 9]), "+f"(d[FIRST + 10]), "+f"(d[FIRST + 11]), "+f"(d[FIRST + 12]), "+f"(d[FIRST + 13]), "+f"(d[FIRST + 14]), "+f"(d[FIRST + 15]), "+f"(d[FIRST + 16]), "+f"(d[FIRST + 17]), "+f"(d[FIRST + 18]), "+f"(d[FIRST + 19]), "+f"(d[FIRST + 20]), "+f"(d[FIRST + 21]), "+f"(d[FIRST + 22]), "+f"(d[FIRST + 23]), "+f"(d[FIRST + 24]), "+f"(d[FIRST + 25]), "+f"(d[FIRST + 26]), "+f"(d[FIRST + 27]), "+f"(d[FIRST + 28]), "+f"(d[FIRST + 29]), "+f"(d[FIRST + 30]), "+f"(d[FIRST + 31]), "+f"(d[FIRST + 32]), "+f"(d[FIRST + 33]), "+f"(d[FIRST + 34]), "+f"(d[FIRST + 35]), "+f"(d[FIRST + 36]), "+f"(d[FIRST + 37]), "+f"(d[FIRST + 38]), "+f"(d[FIRST + 39]), "+f"(d[FIRST + 40]), "+f"(d[FIRST + 41]), "+f"(d[FIRST + 42]), "+f"(d[FIRST + 43]), "+f"(d[FIRST + 44]), "+f"(d[FIRST + 45]), "+f"(d[FIRST + 46]), "+f"(d[FIRST + 47]), "+f"(d[FIRST + 48]), "+f"(d[FIRST + 49]), "+f"(d[FIRST + 50]), "+f"(d[FIRST + 51]), "+f"(d[FIRST + 52]), "+f"(d[FIRST + 53]), "+f"(d[FIRST + 54]), "+f"(d[FIRST + 55]), "+f"(d[FIRST + 56]), "+f"(d[FIRST + 57]), "+f"(d[FIRST + 58]), "+f"(d[FIRST + 59]), "+f"(d[FIRST + 60]), "+f"(d[FIRST + 61]), "+f"(d[FIRST + 62]), "+f"(d[FIRST + 63]), "+f"(d[FIRST + 64]), "+f"(d[FIRST + 65]), "+f"(d[FIRST + 66]), "+f"(d[FIRST + 67]), "+f"(d[FIRST + 68]), "+f"(d[FIRST + 69]), "+f"(d[FIRST + 70]), "+f"(d[FIRST + 71]), "+f"(d[FIRST + 72]), "+f"(d[FIRST + 73]), "+f"(d[FIRST + 74]), "+f"(d[FIRST + 75]), "+f"(d[FIRST + 76]), "+f"(d[FIRST + 77]), "+f"(d[FIRST + 78]), "+f"(d[FIRST + 79]), "+f"(d[FIRST + 80]), "+f"(d[FIRST + 81]), "+f"(d[FIRST + 82]), "+f"(d[FIRST + 83]), "+f"(d[FIRST + 84]), "+f"(d[FIRST + 85]), "+f"(d[FIRST + 86]), "+f"(d[FIRST + 87]), "+f"(d[FIRST + 88]), "+f"(d[FIRST + 89]), "+f"(d[FIRST + 90]), "+f"(d[FIRST + 91]), "+f"(d[FIRST + 92]), "+f"(d[FIRST + 93]), "+f"(d[FIRST + 94]), "+f"(d[FIRST + 95]) : "l"(a), "l"(b), "r"(accumulate)); }
+DEV void settle(float (&d)[96]) {
+  asm volatile("" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]) :: "memory"); }
 DEV void bulk_store_2d(u32 tile, const TensorMap* map, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%1, {%2, %3}], [%0];"
     :: "r"(tile), "l"(map), "r"(c0), "r"(c1) : "memory"); }
@@ -79,11 +82,24 @@ k_gemm(
   const u32 lane = threadIdx.x % 32u;
   if (base & 1023u) asm volatile("trap;");
   if (threadIdx.x == 0u) {
-    for (u32 i = 0u; i < 3u; ++i) {
-      barrier_init(base + 212992u + 8u * i, 1u);
-      barrier_init(base + 213016u + 8u * i, 8u);
+    for (u32 i = 0u; i < 5u; ++i) {
+      barrier_init(base + 221184u + 8u * i, 1u);
+      barrier_init(base + 221224u + 8u * i, 4u);
+    }
+    for (u32 i = 0u; i < 1u; ++i) {
+      barrier_init(base + 221264u + 8u * i, 4u);
+      barrier_init(base + 221272u + 8u * i, 4u);
+    }
+    for (u32 i = 0u; i < 1u; ++i) {
+      barrier_init(base + 221280u + 8u * i, 4u);
+      barrier_init(base + 221288u + 8u * i, 4u);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  if (threadIdx.x == 32u) {
+    prefetch_map(&map_0);
+    prefetch_map(&map_1);
+    prefetch_map(&map_2);
   }
   __syncthreads();
   if (warp_group < 1u) {
@@ -93,181 +109,305 @@ k_gemm(
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
       u32 p_A_B = 1u, s_A_B = 0u;
       #pragma unroll 1
-      for (int v_tile = (int)blockIdx.x; v_tile < 2048; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 512) / min(16, (64 - ((v_tile / 512) * 16))));
-        const int v_by = (((v_tile / 512) * 16) + ((v_tile % 512) % min(16, (64 - ((v_tile / 512) * 16)))));
+      for (int v_tile = (int)blockIdx.x; v_tile < 2752; v_tile += (int)gridDim.x) {
+        const int v_bx = ((v_tile % 344) / min(8, (64 - ((v_tile / 344) * 8))));
+        const int v_by = (((v_tile / 344) * 8) + ((v_tile % 344) % min(8, (64 - ((v_tile / 344) * 8)))));
         #pragma unroll 1
         for (int v_ko = 0; v_ko < 128; ++v_ko) {
-          wait(base + 213016u + 8u * s_A_B, p_A_B);
+          wait(base + 221224u + 8u * s_A_B, p_A_B);
           if (elect()) {
-            arrive_expect(base + 212992u + 8u * s_A_B, 49152u);
-            bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 212992u + 8u * s_A_B, (v_ko * 64), (v_by * 128));
-            bulk_load_2d(base + 49152u + s_A_B * 32768u, &map_1, base + 212992u + 8u * s_A_B, (v_bx * 256), (v_ko * 64));
-            bulk_load_2d(base + 49152u + s_A_B * 32768u + 8192u, &map_1, base + 212992u + 8u * s_A_B, ((v_bx * 256) + 64), (v_ko * 64));
-            bulk_load_2d(base + 49152u + s_A_B * 32768u + 16384u, &map_1, base + 212992u + 8u * s_A_B, ((v_bx * 256) + 128), (v_ko * 64));
-            bulk_load_2d(base + 49152u + s_A_B * 32768u + 24576u, &map_1, base + 212992u + 8u * s_A_B, ((v_bx * 256) + 192), (v_ko * 64));
+            arrive_expect(base + 221184u + 8u * s_A_B, 40960u);
+            bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 221184u + 8u * s_A_B, (v_ko * 64), (v_by * 128));
+            bulk_load_2d(base + 81920u + s_A_B * 24576u, &map_1, base + 221184u + 8u * s_A_B, (v_bx * 192), (v_ko * 64));
+            bulk_load_2d(base + 81920u + s_A_B * 24576u + 8192u, &map_1, base + 221184u + 8u * s_A_B, ((v_bx * 192) + 64), (v_ko * 64));
+            bulk_load_2d(base + 81920u + s_A_B * 24576u + 16384u, &map_1, base + 221184u + 8u * s_A_B, ((v_bx * 192) + 128), (v_ko * 64));
           }
-          if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+          if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
         }
       }
     }
   }
   else if (warp_group < 2u) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     {
       // role consumer_0: warps 4 to 7
       const u32 warp = warp_index - 4u, thread = warp * 32u + lane;
-      u32 p_A_B = 0u, s_A_B = 0u;
+      u32 p_order_ko = 1u;
+      u32 p_A_B = 0u, s_A_B = 0u, r_A_B = 0u;
+      u32 p_C_staging = 1u;
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
-      const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 49152u) & 0x3ffffu) >> 4);
+      const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 81920u) & 0x3ffffu) >> 4);
       #pragma unroll 1
-      for (int v_tile = (int)blockIdx.x; v_tile < 2048; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 512) / min(16, (64 - ((v_tile / 512) * 16))));
-        const int v_by = (((v_tile / 512) * 16) + ((v_tile % 512) % min(16, (64 - ((v_tile / 512) * 16)))));
-        float f_C_local_0[128];
-        wait(base + 212992u + 8u * s_A_B, p_A_B);
+      for (int v_tile = (int)blockIdx.x; v_tile < 2752; v_tile += 2 * (int)gridDim.x) {
+        const int v_bx = ((v_tile % 344) / min(8, (64 - ((v_tile / 344) * 8))));
+        const int v_by = (((v_tile / 344) * 8) + ((v_tile % 344) % min(8, (64 - ((v_tile / 344) * 8)))));
+        float f_C_local_0[96];
+        float f_C_local_1[96];
+        wait(base + 221272u, p_order_ko);
+        wait(base + 221184u + 8u * s_A_B, p_A_B);
         {
           const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
-                    b = d_B_shared_m + (u64)(s_A_B * 2048u);
+                    b = d_B_shared_m + (u64)(s_A_B * 1536u);
           mma_fence();
-          mma_n256_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 0);
-          mma_n256_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
-          mma_n256_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
-          mma_n256_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 0);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 512u, b + 0u, 0);
+          mma_n192_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 514u, b + 128u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 516u, b + 256u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 518u, b + 384u, 1);
           mma_commit();
         }
-        mma_wait<0>();
-        settle(f_C_local_0);
-        if (lane == 0u) arrive(base + 213016u + 8u * s_A_B);
-        if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+        if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
+        mma_wait<1>();
         #pragma unroll 1
         for (int v_ko = 1; v_ko < 128; ++v_ko) {
-          wait(base + 212992u + 8u * s_A_B, p_A_B);
+          wait(base + 221184u + 8u * s_A_B, p_A_B);
           {
             const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
-                      b = d_B_shared_m + (u64)(s_A_B * 2048u);
+                      b = d_B_shared_m + (u64)(s_A_B * 1536u);
             mma_fence();
-            mma_n256_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 1);
-            mma_n256_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
-            mma_n256_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
-            mma_n256_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 512u, b + 0u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 514u, b + 128u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 516u, b + 256u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 518u, b + 384u, 1);
             mma_commit();
           }
-          mma_wait<0>();
-          settle(f_C_local_0);
-          if (lane == 0u) arrive(base + 213016u + 8u * s_A_B);
-          if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+          if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
+          mma_wait<1>();
+          if (lane == 0u) arrive(base + 221224u + 8u * r_A_B);
+          if (++r_A_B == 5u) r_A_B = 0u;
+        }
+        __syncwarp();
+        if (lane == 0u) arrive(base + 221264u);
+        p_order_ko ^= 1u;
+        mma_wait<0>();
+        settle(f_C_local_0);
+        settle(f_C_local_1);
+        if (lane == 0u) arrive(base + 221224u + 8u * r_A_B);
+        if (++r_A_B == 5u) r_A_B = 0u;
+        wait(base + 221288u, p_C_staging);
+        {
+          const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
+        }
+        {
+          const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[0], (float)f_C_local_1[1]), pack_bf16((float)f_C_local_1[2], (float)f_C_local_1[3]), pack_bf16((float)f_C_local_1[4], (float)f_C_local_1[5]), pack_bf16((float)f_C_local_1[6], (float)f_C_local_1[7]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[8], (float)f_C_local_1[9]), pack_bf16((float)f_C_local_1[10], (float)f_C_local_1[11]), pack_bf16((float)f_C_local_1[12], (float)f_C_local_1[13]), pack_bf16((float)f_C_local_1[14], (float)f_C_local_1[15]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[16], (float)f_C_local_1[17]), pack_bf16((float)f_C_local_1[18], (float)f_C_local_1[19]), pack_bf16((float)f_C_local_1[20], (float)f_C_local_1[21]), pack_bf16((float)f_C_local_1[22], (float)f_C_local_1[23]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[24], (float)f_C_local_1[25]), pack_bf16((float)f_C_local_1[26], (float)f_C_local_1[27]), pack_bf16((float)f_C_local_1[28], (float)f_C_local_1[29]), pack_bf16((float)f_C_local_1[30], (float)f_C_local_1[31]));
+        }
+        fence_async();
+        role_sync(1u, 128u);
+        if (thread == 0u) {
+          bulk_store_2d(base + 204800u, &map_2, (v_bx * 192), (v_by * 128));
+          store_commit();
         }
         if (thread == 0u) store_wait_read();
         role_sync(1u, 128u);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 256u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 288u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 384u + half), pack_bf16((float)f_C_local_0[96], (float)f_C_local_0[97]), pack_bf16((float)f_C_local_0[98], (float)f_C_local_0[99]), pack_bf16((float)f_C_local_0[100], (float)f_C_local_0[101]), pack_bf16((float)f_C_local_0[102], (float)f_C_local_0[103]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 416u + half), pack_bf16((float)f_C_local_0[104], (float)f_C_local_0[105]), pack_bf16((float)f_C_local_0[106], (float)f_C_local_0[107]), pack_bf16((float)f_C_local_0[108], (float)f_C_local_0[109]), pack_bf16((float)f_C_local_0[110], (float)f_C_local_0[111]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 448u + half), pack_bf16((float)f_C_local_0[112], (float)f_C_local_0[113]), pack_bf16((float)f_C_local_0[114], (float)f_C_local_0[115]), pack_bf16((float)f_C_local_0[116], (float)f_C_local_0[117]), pack_bf16((float)f_C_local_0[118], (float)f_C_local_0[119]));
-          store_matrix(base + 147456u + tile_at<128, 16384, 7>(row, 480u + half), pack_bf16((float)f_C_local_0[120], (float)f_C_local_0[121]), pack_bf16((float)f_C_local_0[122], (float)f_C_local_0[123]), pack_bf16((float)f_C_local_0[124], (float)f_C_local_0[125]), pack_bf16((float)f_C_local_0[126], (float)f_C_local_0[127]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+        }
+        {
+          const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[32], (float)f_C_local_1[33]), pack_bf16((float)f_C_local_1[34], (float)f_C_local_1[35]), pack_bf16((float)f_C_local_1[36], (float)f_C_local_1[37]), pack_bf16((float)f_C_local_1[38], (float)f_C_local_1[39]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[40], (float)f_C_local_1[41]), pack_bf16((float)f_C_local_1[42], (float)f_C_local_1[43]), pack_bf16((float)f_C_local_1[44], (float)f_C_local_1[45]), pack_bf16((float)f_C_local_1[46], (float)f_C_local_1[47]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[48], (float)f_C_local_1[49]), pack_bf16((float)f_C_local_1[50], (float)f_C_local_1[51]), pack_bf16((float)f_C_local_1[52], (float)f_C_local_1[53]), pack_bf16((float)f_C_local_1[54], (float)f_C_local_1[55]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[56], (float)f_C_local_1[57]), pack_bf16((float)f_C_local_1[58], (float)f_C_local_1[59]), pack_bf16((float)f_C_local_1[60], (float)f_C_local_1[61]), pack_bf16((float)f_C_local_1[62], (float)f_C_local_1[63]));
         }
         fence_async();
         role_sync(1u, 128u);
         if (thread == 0u) {
-          bulk_store_2d(base + 147456u, &map_2, (v_bx * 256), (v_by * 128));
-          bulk_store_2d(base + 147456u + 16384u, &map_2, ((v_bx * 256) + 64), (v_by * 128));
-          bulk_store_2d(base + 147456u + 32768u, &map_2, ((v_bx * 256) + 128), (v_by * 128));
-          bulk_store_2d(base + 147456u + 49152u, &map_2, ((v_bx * 256) + 192), (v_by * 128));
+          bulk_store_2d(base + 204800u, &map_2, ((v_bx * 192) + 64), (v_by * 128));
           store_commit();
         }
+        if (thread == 0u) store_wait_read();
+        role_sync(1u, 128u);
+        {
+          const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
+        }
+        {
+          const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[64], (float)f_C_local_1[65]), pack_bf16((float)f_C_local_1[66], (float)f_C_local_1[67]), pack_bf16((float)f_C_local_1[68], (float)f_C_local_1[69]), pack_bf16((float)f_C_local_1[70], (float)f_C_local_1[71]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[72], (float)f_C_local_1[73]), pack_bf16((float)f_C_local_1[74], (float)f_C_local_1[75]), pack_bf16((float)f_C_local_1[76], (float)f_C_local_1[77]), pack_bf16((float)f_C_local_1[78], (float)f_C_local_1[79]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[80], (float)f_C_local_1[81]), pack_bf16((float)f_C_local_1[82], (float)f_C_local_1[83]), pack_bf16((float)f_C_local_1[84], (float)f_C_local_1[85]), pack_bf16((float)f_C_local_1[86], (float)f_C_local_1[87]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[88], (float)f_C_local_1[89]), pack_bf16((float)f_C_local_1[90], (float)f_C_local_1[91]), pack_bf16((float)f_C_local_1[92], (float)f_C_local_1[93]), pack_bf16((float)f_C_local_1[94], (float)f_C_local_1[95]));
+        }
+        fence_async();
+        role_sync(1u, 128u);
+        if (thread == 0u) {
+          bulk_store_2d(base + 204800u, &map_2, ((v_bx * 192) + 128), (v_by * 128));
+          store_commit();
+        }
+        if (thread == 0u) store_wait_read();
+        __syncwarp();
+        if (lane == 0u) arrive(base + 221280u);
+        p_C_staging ^= 1u;
+        p_A_B ^= 1u;
+        s_A_B += 3u;
+        if (s_A_B >= 5u) { s_A_B -= 5u; p_A_B ^= 1u; }
+        r_A_B = s_A_B;
       }
       if (thread == 0u) store_wait();
     }
   }
   else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     {
       // role consumer_1: warps 8 to 11
       const u32 warp = warp_index - 8u, thread = warp * 32u + lane;
-      u32 p_A_B = 0u, s_A_B = 0u;
+      u32 p_order_ko = 0u;
+      u32 p_A_B = 0u, s_A_B = 0u, r_A_B = 0u;
+      u32 p_C_staging = 0u;
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
-      const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 49152u) & 0x3ffffu) >> 4);
+      const u64 d_B_shared_m = 0x4000004002000000ull | (u64)(((base + 81920u) & 0x3ffffu) >> 4);
+      p_A_B ^= 1u;
+      s_A_B += 3u;
+      if (s_A_B >= 5u) { s_A_B -= 5u; p_A_B ^= 1u; }
+      r_A_B = s_A_B;
       #pragma unroll 1
-      for (int v_tile = (int)blockIdx.x; v_tile < 2048; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 512) / min(16, (64 - ((v_tile / 512) * 16))));
-        const int v_by = (((v_tile / 512) * 16) + ((v_tile % 512) % min(16, (64 - ((v_tile / 512) * 16)))));
-        float f_C_local_0[128];
-        wait(base + 212992u + 8u * s_A_B, p_A_B);
+      for (int v_tile = (int)blockIdx.x + 1 * (int)gridDim.x; v_tile < 2752; v_tile += 2 * (int)gridDim.x) {
+        const int v_bx = ((v_tile % 344) / min(8, (64 - ((v_tile / 344) * 8))));
+        const int v_by = (((v_tile / 344) * 8) + ((v_tile % 344) % min(8, (64 - ((v_tile / 344) * 8)))));
+        float f_C_local_0[96];
+        float f_C_local_1[96];
+        wait(base + 221264u, p_order_ko);
+        wait(base + 221184u + 8u * s_A_B, p_A_B);
         {
-          const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u) + 512u,
-                    b = d_B_shared_m + (u64)(s_A_B * 2048u);
+          const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
+                    b = d_B_shared_m + (u64)(s_A_B * 1536u);
           mma_fence();
-          mma_n256_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 0);
-          mma_n256_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
-          mma_n256_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
-          mma_n256_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 0);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 512u, b + 0u, 0);
+          mma_n192_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 514u, b + 128u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 516u, b + 256u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+          mma_n192_bf16_kn<0>(f_C_local_1, a + 518u, b + 384u, 1);
           mma_commit();
         }
-        mma_wait<0>();
-        settle(f_C_local_0);
-        if (lane == 0u) arrive(base + 213016u + 8u * s_A_B);
-        if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+        if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
+        mma_wait<1>();
         #pragma unroll 1
         for (int v_ko = 1; v_ko < 128; ++v_ko) {
-          wait(base + 212992u + 8u * s_A_B, p_A_B);
+          wait(base + 221184u + 8u * s_A_B, p_A_B);
           {
-            const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u) + 512u,
-                      b = d_B_shared_m + (u64)(s_A_B * 2048u);
+            const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
+                      b = d_B_shared_m + (u64)(s_A_B * 1536u);
             mma_fence();
-            mma_n256_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 1);
-            mma_n256_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
-            mma_n256_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
-            mma_n256_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_0, a + 0u, b + 0u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 512u, b + 0u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_0, a + 2u, b + 128u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 514u, b + 128u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_0, a + 4u, b + 256u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 516u, b + 256u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_0, a + 6u, b + 384u, 1);
+            mma_n192_bf16_kn<0>(f_C_local_1, a + 518u, b + 384u, 1);
             mma_commit();
           }
-          mma_wait<0>();
-          settle(f_C_local_0);
-          if (lane == 0u) arrive(base + 213016u + 8u * s_A_B);
-          if (++s_A_B == 3u) { s_A_B = 0u; p_A_B ^= 1u; }
+          if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
+          mma_wait<1>();
+          if (lane == 0u) arrive(base + 221224u + 8u * r_A_B);
+          if (++r_A_B == 5u) r_A_B = 0u;
+        }
+        if (lane == 0u) arrive(base + 221272u);
+        p_order_ko ^= 1u;
+        mma_wait<0>();
+        settle(f_C_local_0);
+        settle(f_C_local_1);
+        if (lane == 0u) arrive(base + 221224u + 8u * r_A_B);
+        if (++r_A_B == 5u) r_A_B = 0u;
+        wait(base + 221280u, p_C_staging);
+        {
+          const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
+        }
+        {
+          const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[0], (float)f_C_local_1[1]), pack_bf16((float)f_C_local_1[2], (float)f_C_local_1[3]), pack_bf16((float)f_C_local_1[4], (float)f_C_local_1[5]), pack_bf16((float)f_C_local_1[6], (float)f_C_local_1[7]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[8], (float)f_C_local_1[9]), pack_bf16((float)f_C_local_1[10], (float)f_C_local_1[11]), pack_bf16((float)f_C_local_1[12], (float)f_C_local_1[13]), pack_bf16((float)f_C_local_1[14], (float)f_C_local_1[15]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[16], (float)f_C_local_1[17]), pack_bf16((float)f_C_local_1[18], (float)f_C_local_1[19]), pack_bf16((float)f_C_local_1[20], (float)f_C_local_1[21]), pack_bf16((float)f_C_local_1[22], (float)f_C_local_1[23]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[24], (float)f_C_local_1[25]), pack_bf16((float)f_C_local_1[26], (float)f_C_local_1[27]), pack_bf16((float)f_C_local_1[28], (float)f_C_local_1[29]), pack_bf16((float)f_C_local_1[30], (float)f_C_local_1[31]));
+        }
+        fence_async();
+        role_sync(2u, 128u);
+        if (thread == 0u) {
+          bulk_store_2d(base + 204800u, &map_2, (v_bx * 192), (v_by * 128));
+          store_commit();
         }
         if (thread == 0u) store_wait_read();
         role_sync(2u, 128u);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 256u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 288u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 320u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 352u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 384u + half), pack_bf16((float)f_C_local_0[96], (float)f_C_local_0[97]), pack_bf16((float)f_C_local_0[98], (float)f_C_local_0[99]), pack_bf16((float)f_C_local_0[100], (float)f_C_local_0[101]), pack_bf16((float)f_C_local_0[102], (float)f_C_local_0[103]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 416u + half), pack_bf16((float)f_C_local_0[104], (float)f_C_local_0[105]), pack_bf16((float)f_C_local_0[106], (float)f_C_local_0[107]), pack_bf16((float)f_C_local_0[108], (float)f_C_local_0[109]), pack_bf16((float)f_C_local_0[110], (float)f_C_local_0[111]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 448u + half), pack_bf16((float)f_C_local_0[112], (float)f_C_local_0[113]), pack_bf16((float)f_C_local_0[114], (float)f_C_local_0[115]), pack_bf16((float)f_C_local_0[116], (float)f_C_local_0[117]), pack_bf16((float)f_C_local_0[118], (float)f_C_local_0[119]));
-          store_matrix(base + 147456u + 8192u + tile_at<128, 16384, 7>(row, 480u + half), pack_bf16((float)f_C_local_0[120], (float)f_C_local_0[121]), pack_bf16((float)f_C_local_0[122], (float)f_C_local_0[123]), pack_bf16((float)f_C_local_0[124], (float)f_C_local_0[125]), pack_bf16((float)f_C_local_0[126], (float)f_C_local_0[127]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+        }
+        {
+          const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[32], (float)f_C_local_1[33]), pack_bf16((float)f_C_local_1[34], (float)f_C_local_1[35]), pack_bf16((float)f_C_local_1[36], (float)f_C_local_1[37]), pack_bf16((float)f_C_local_1[38], (float)f_C_local_1[39]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[40], (float)f_C_local_1[41]), pack_bf16((float)f_C_local_1[42], (float)f_C_local_1[43]), pack_bf16((float)f_C_local_1[44], (float)f_C_local_1[45]), pack_bf16((float)f_C_local_1[46], (float)f_C_local_1[47]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[48], (float)f_C_local_1[49]), pack_bf16((float)f_C_local_1[50], (float)f_C_local_1[51]), pack_bf16((float)f_C_local_1[52], (float)f_C_local_1[53]), pack_bf16((float)f_C_local_1[54], (float)f_C_local_1[55]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[56], (float)f_C_local_1[57]), pack_bf16((float)f_C_local_1[58], (float)f_C_local_1[59]), pack_bf16((float)f_C_local_1[60], (float)f_C_local_1[61]), pack_bf16((float)f_C_local_1[62], (float)f_C_local_1[63]));
         }
         fence_async();
         role_sync(2u, 128u);
         if (thread == 0u) {
-          bulk_store_2d(base + 147456u + 8192u, &map_2, (v_bx * 256), ((v_by * 128) + 64));
-          bulk_store_2d(base + 147456u + 8192u + 16384u, &map_2, ((v_bx * 256) + 64), ((v_by * 128) + 64));
-          bulk_store_2d(base + 147456u + 8192u + 32768u, &map_2, ((v_bx * 256) + 128), ((v_by * 128) + 64));
-          bulk_store_2d(base + 147456u + 8192u + 49152u, &map_2, ((v_bx * 256) + 192), ((v_by * 128) + 64));
+          bulk_store_2d(base + 204800u, &map_2, ((v_bx * 192) + 64), (v_by * 128));
           store_commit();
         }
+        if (thread == 0u) store_wait_read();
+        role_sync(2u, 128u);
+        {
+          const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
+        }
+        {
+          const u32 row = 64u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_1[64], (float)f_C_local_1[65]), pack_bf16((float)f_C_local_1[66], (float)f_C_local_1[67]), pack_bf16((float)f_C_local_1[68], (float)f_C_local_1[69]), pack_bf16((float)f_C_local_1[70], (float)f_C_local_1[71]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_1[72], (float)f_C_local_1[73]), pack_bf16((float)f_C_local_1[74], (float)f_C_local_1[75]), pack_bf16((float)f_C_local_1[76], (float)f_C_local_1[77]), pack_bf16((float)f_C_local_1[78], (float)f_C_local_1[79]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_1[80], (float)f_C_local_1[81]), pack_bf16((float)f_C_local_1[82], (float)f_C_local_1[83]), pack_bf16((float)f_C_local_1[84], (float)f_C_local_1[85]), pack_bf16((float)f_C_local_1[86], (float)f_C_local_1[87]));
+          store_matrix(base + 204800u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_1[88], (float)f_C_local_1[89]), pack_bf16((float)f_C_local_1[90], (float)f_C_local_1[91]), pack_bf16((float)f_C_local_1[92], (float)f_C_local_1[93]), pack_bf16((float)f_C_local_1[94], (float)f_C_local_1[95]));
+        }
+        fence_async();
+        role_sync(2u, 128u);
+        if (thread == 0u) {
+          bulk_store_2d(base + 204800u, &map_2, ((v_bx * 192) + 128), (v_by * 128));
+          store_commit();
+        }
+        if (thread == 0u) store_wait_read();
+        __syncwarp();
+        if (lane == 0u) arrive(base + 221288u);
+        p_C_staging ^= 1u;
+        p_A_B ^= 1u;
+        s_A_B += 3u;
+        if (s_A_B >= 5u) { s_A_B -= 5u; p_A_B ^= 1u; }
+        r_A_B = s_A_B;
       }
       if (thread == 0u) store_wait();
     }

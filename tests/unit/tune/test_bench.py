@@ -231,6 +231,18 @@ def test_each_feature_is_away_alone_and_legal() -> None:
     assert "direct" in titles[found["staged epilogue"].assignment["skeleton"]]  # type: ignore[index]
 
 
+def test_without_pieces_the_ring_gives_a_slot_back() -> None:
+    space = gemm_space("gemm_nt", (4096, 4096, 4096))
+    values = {choice.name: choice.domain[0] for choice in space.choices} | GOOD
+    titles = [skeleton.title for skeleton in space.skeletons]
+    in_pieces = titles.index(STAGED.replace("staged", "staged in 2"))
+    winner = space.canonical(values | {"skeleton": in_pieces, "depth_A_B": 4})
+    steps = {each.feature: each for each in candidates(space, winner)}
+    assert ("depth_A_B", 4, 3) in steps["staging in pieces"].moved
+    direct = steps["staged epilogue"].assignment
+    assert direct is not None and "direct" in titles[direct["skeleton"]]
+
+
 def test_without_the_swap_rows_are_those_of_the_instruction() -> None:
     space = gemm_space("gemm_nt", (16, 4096, 16384))
     values = {choice.name: choice.domain[0] for choice in space.choices} | GOOD

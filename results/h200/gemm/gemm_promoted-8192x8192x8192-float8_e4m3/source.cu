@@ -57,13 +57,13 @@ DEV void bulk_load_2d(u32 tile, const TensorMap* map, u32 barrier, int c0, int c
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
     :: "r"(tile), "l"(map), "r"(barrier), "r"(c0), "r"(c1) : "memory"); }
 template <int FIRST, int SIZE>
-DEV void mma_n128_e4m3_kk(float (&d)[SIZE], u64 a, u64 b, int accumulate) {
-  asm volatile("{ .reg .pred p;\n setp.ne.b32 p, %66, 0;\n"
-    " wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63},"
-    " %64, %65, p, 1, 1;\n }"
-    : "+f"(d[FIRST + 0]), "+f"(d[FIRST + 1]), "+f"(d[FIRST + 2]), "+f"(d[FIRST + 3]), "+f"(d[FIRST + 4]), "+f"(d[FIRST + 5]), "+f"(d[FIRST + 6]), "+f"(d[FIRST + 7]), "+f"(d[FIRST + 8]), "+f"(d[FIRST + 9]), "+f"(d[FIRST + 10]), "+f"(d[FIRST + 11]), "+f"(d[FIRST + 12]), "+f"(d[FIRST + 13]), "+f"(d[FIRST + 14]), "+f"(d[FIRST + 15]), "+f"(d[FIRST + 16]), "+f"(d[FIRST + 17]), "+f"(d[FIRST + 18]), "+f"(d[FIRST + 19]), "+f"(d[FIRST + 20]), "+f"(d[FIRST + 21]), "+f"(d[FIRST + 22]), "+f"(d[FIRST + 23]), "+f"(d[FIRST + 24]), "+f"(d[FIRST + 25]), "+f"(d[FIRST + 26]), "+f"(d[FIRST + 27]), "+f"(d[FIRST + 28]), "+f"(d[FIRST + 29]), "+f"(d[FIRST + 30]), "+f"(d[FIRST + 31]), "+f"(d[FIRST + 32]), "+f"(d[FIRST + 33]), "+f"(d[FIRST + 34]), "+f"(d[FIRST + 35]), "+f"(d[FIRST + 36]), "+f"(d[FIRST + 37]), "+f"(d[FIRST + 38]), "+f"(d[FIRST + 39]), "+f"(d[FIRST + 40]), "+f"(d[FIRST + 41]), "+f"(d[FIRST + 42]), "+f"(d[FIRST + 43]), "+f"(d[FIRST + 44]), "+f"(d[FIRST + 45]), "+f"(d[FIRST + 46]), "+f"(d[FIRST + 47]), "+f"(d[FIRST + 48]), "+f"(d[FIRST + 49]), "+f"(d[FIRST + 50]), "+f"(d[FIRST + 51]), "+f"(d[FIRST + 52]), "+f"(d[FIRST + 53]), "+f"(d[FIRST + 54]), "+f"(d[FIRST + 55]), "+f"(d[FIRST + 56]), "+f"(d[FIRST + 57]), "+f"(d[FIRST + 58]), "+f"(d[FIRST + 59]), "+f"(d[FIRST + 60]), "+f"(d[FIRST + 61]), "+f"(d[FIRST + 62]), "+f"(d[FIRST + 63]) : "l"(a), "l"(b), "r"(accumulate)); }
-DEV void settle(float (&d)[64]) {
-  asm volatile("" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) :: "memory"); }
+DEV void mma_n192_e4m3_kk(float (&d)[SIZE], u64 a, u64 b, int accumulate) {
+  asm volatile("{ .reg .pred p;\n setp.ne.b32 p, %98, 0;\n"
+    " wgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95},"
+    " %96, %97, p, 1, 1;\n }"
+    : "+f"(d[FIRST + 0]), "+f"(d[FIRST + 1]), "+f"(d[FIRST + 2]), "+f"(d[FIRST + 3]), "+f"(d[FIRST + 4]), "+f"(d[FIRST + 5]), "+f"(d[FIRST + 6]), "+f"(d[FIRST + 7]), "+f"(d[FIRST + 8]), "+f"(d[FIRST + 9]), "+f"(d[FIRST + 10]), "+f"(d[FIRST + 11]), "+f"(d[FIRST + 12]), "+f"(d[FIRST + 13]), "+f"(d[FIRST + 14]), "+f"(d[FIRST + 15]), "+f"(d[FIRST + 16]), "+f"(d[FIRST + 17]), "+f"(d[FIRST + 18]), "+f"(d[FIRST + 19]), "+f"(d[FIRST + 20]), "+f"(d[FIRST + 21]), "+f"(d[FIRST + 22]), "+f"(d[FIRST + 23]), "+f"(d[FIRST + 24]), "+f"(d[FIRST + 25]), "+f"(d[FIRST + 26]), "+f"(d[FIRST + 27]), "+f"(d[FIRST + 28]), "+f"(d[FIRST + 29]), "+f"(d[FIRST + 30]), "+f"(d[FIRST + 31]), "+f"(d[FIRST + 32]), "+f"(d[FIRST + 33]), "+f"(d[FIRST + 34]), "+f"(d[FIRST + 35]), "+f"(d[FIRST + 36]), "+f"(d[FIRST + 37]), "+f"(d[FIRST + 38]), "+f"(d[FIRST + 39]), "+f"(d[FIRST + 40]), "+f"(d[FIRST + 41]), "+f"(d[FIRST + 42]), "+f"(d[FIRST + 43]), "+f"(d[FIRST + 44]), "+f"(d[FIRST + 45]), "+f"(d[FIRST + 46]), "+f"(d[FIRST + 47]), "+f"(d[FIRST + 48]), "+f"(d[FIRST + 49]), "+f"(d[FIRST + 50]), "+f"(d[FIRST + 51]), "+f"(d[FIRST + 52]), "+f"(d[FIRST + 53]), "+f"(d[FIRST + 54]), "+f"(d[FIRST + 55]), "+f"(d[FIRST + 56]), "+f"(d[FIRST + 57]), "+f"(d[FIRST + 58]), "+f"(d[FIRST + 59]), "+f"(d[FIRST + 60]), "+f"(d[FIRST + 61]), "+f"(d[FIRST + 62]), "+f"(d[FIRST + 63]), "+f"(d[FIRST + 64]), "+f"(d[FIRST + 65]), "+f"(d[FIRST + 66]), "+f"(d[FIRST + 67]), "+f"(d[FIRST + 68]), "+f"(d[FIRST + 69]), "+f"(d[FIRST + 70]), "+f"(d[FIRST + 71]), "+f"(d[FIRST + 72]), "+f"(d[FIRST + 73]), "+f"(d[FIRST + 74]), "+f"(d[FIRST + 75]), "+f"(d[FIRST + 76]), "+f"(d[FIRST + 77]), "+f"(d[FIRST + 78]), "+f"(d[FIRST + 79]), "+f"(d[FIRST + 80]), "+f"(d[FIRST + 81]), "+f"(d[FIRST + 82]), "+f"(d[FIRST + 83]), "+f"(d[FIRST + 84]), "+f"(d[FIRST + 85]), "+f"(d[FIRST + 86]), "+f"(d[FIRST + 87]), "+f"(d[FIRST + 88]), "+f"(d[FIRST + 89]), "+f"(d[FIRST + 90]), "+f"(d[FIRST + 91]), "+f"(d[FIRST + 92]), "+f"(d[FIRST + 93]), "+f"(d[FIRST + 94]), "+f"(d[FIRST + 95]) : "l"(a), "l"(b), "r"(accumulate)); }
+DEV void settle(float (&d)[96]) {
+  asm volatile("" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]) :: "memory"); }
 DEV void bulk_store_2d(u32 tile, const TensorMap* map, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%1, {%2, %3}], [%0];"
     :: "r"(tile), "l"(map), "r"(c0), "r"(c1) : "memory"); }
@@ -83,8 +83,8 @@ k_gemm_promoted(
   if (base & 1023u) asm volatile("trap;");
   if (threadIdx.x == 0u) {
     for (u32 i = 0u; i < 5u; ++i) {
-      barrier_init(base + 196608u + 8u * i, 1u);
-      barrier_init(base + 196648u + 8u * i, 8u);
+      barrier_init(base + 229376u + 8u * i, 1u);
+      barrier_init(base + 229416u + 8u * i, 8u);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -96,21 +96,21 @@ k_gemm_promoted(
   __syncthreads();
   if (warp_group < 1u) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    if (warp_index < 1u) {
-      // role producer: warps 0 to 0
+    {
+      // role producer: warps 0 to 3
       const u32 warp = warp_index - 0u, thread = warp * 32u + lane;
       u32 p_A_B = 1u, s_A_B = 0u;
       #pragma unroll 1
-      for (int v_tile = (int)blockIdx.x; v_tile < 4096; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 512) / min(8, (64 - ((v_tile / 512) * 8))));
-        const int v_by = (((v_tile / 512) * 8) + ((v_tile % 512) % min(8, (64 - ((v_tile / 512) * 8)))));
+      for (int v_tile = (int)blockIdx.x; v_tile < 2752; v_tile += (int)gridDim.x) {
+        const int v_bx = ((v_tile % 344) / min(8, (64 - ((v_tile / 344) * 8))));
+        const int v_by = (((v_tile / 344) * 8) + ((v_tile % 344) % min(8, (64 - ((v_tile / 344) * 8)))));
         #pragma unroll 1
         for (int v_ko = 0; v_ko < 64; ++v_ko) {
-          wait(base + 196648u + 8u * s_A_B, p_A_B);
-          if (elect()) {
-            arrive_expect(base + 196608u + 8u * s_A_B, 32768u);
-            bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 196608u + 8u * s_A_B, (v_ko * 128), (v_by * 128));
-            bulk_load_2d(base + 81920u + s_A_B * 16384u, &map_1, base + 196608u + 8u * s_A_B, (v_ko * 128), (v_bx * 128));
+          wait(base + 229416u + 8u * s_A_B, p_A_B);
+          if (warp == 0u && elect()) {
+            arrive_expect(base + 229376u + 8u * s_A_B, 40960u);
+            bulk_load_2d(base + 0u + s_A_B * 16384u, &map_0, base + 229376u + 8u * s_A_B, (v_ko * 128), (v_by * 128));
+            bulk_load_2d(base + 81920u + s_A_B * 24576u, &map_1, base + 229376u + 8u * s_A_B, (v_ko * 128), (v_bx * 192));
           }
           if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
         }
@@ -126,63 +126,46 @@ k_gemm_promoted(
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
       const u64 d_B_shared_k = 0x4000004000010000ull | (u64)(((base + 81920u) & 0x3ffffu) >> 4);
       #pragma unroll 1
-      for (int v_tile = (int)blockIdx.x; v_tile < 4096; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 512) / min(8, (64 - ((v_tile / 512) * 8))));
-        const int v_by = (((v_tile / 512) * 8) + ((v_tile % 512) % min(8, (64 - ((v_tile / 512) * 8)))));
-        float f_C_local_0[64];
-        float f_C_part_0[64];
+      for (int v_tile = (int)blockIdx.x; v_tile < 2752; v_tile += (int)gridDim.x) {
+        const int v_bx = ((v_tile % 344) / min(8, (64 - ((v_tile / 344) * 8))));
+        const int v_by = (((v_tile / 344) * 8) + ((v_tile % 344) % min(8, (64 - ((v_tile / 344) * 8)))));
+        float f_C_local_0[96];
+        float f_C_part_0[96];
         #pragma unroll
-        for (int x = 0; x < 64; ++x) f_C_local_0[x] = (float)((0.0f));
-        wait(base + 196608u + 8u * s_A_B, p_A_B);
-        {
-          const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
-                    b = d_B_shared_k + (u64)(s_A_B * 1024u);
-          mma_fence();
-          mma_n128_e4m3_kk<0>(f_C_part_0, a + 0u, b + 0u, 0);
-          mma_n128_e4m3_kk<0>(f_C_part_0, a + 2u, b + 2u, 1);
-          mma_n128_e4m3_kk<0>(f_C_part_0, a + 4u, b + 4u, 1);
-          mma_n128_e4m3_kk<0>(f_C_part_0, a + 6u, b + 6u, 1);
-          mma_commit();
-        }
-        mma_wait<0>();
-        settle(f_C_part_0);
-        if (lane == 0u) arrive(base + 196648u + 8u * s_A_B);
-        if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
+        for (int x = 0; x < 96; ++x) f_C_local_0[x] = (float)((0.0f));
         #pragma unroll 1
-        for (int v_ko = 1; v_ko < 64; ++v_ko) {
-          wait(base + 196608u + 8u * s_A_B, p_A_B);
+        for (int v_ko = 0; v_ko < 64; ++v_ko) {
+          wait(base + 229376u + 8u * s_A_B, p_A_B);
           {
             const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u),
-                      b = d_B_shared_k + (u64)(s_A_B * 1024u);
+                      b = d_B_shared_k + (u64)(s_A_B * 1536u);
             mma_fence();
-            mma_n128_e4m3_kk<0>(f_C_part_0, a + 0u, b + 0u, 1);
-            mma_n128_e4m3_kk<0>(f_C_part_0, a + 2u, b + 2u, 1);
-            mma_n128_e4m3_kk<0>(f_C_part_0, a + 4u, b + 4u, 1);
-            mma_n128_e4m3_kk<0>(f_C_part_0, a + 6u, b + 6u, 1);
+            mma_n192_e4m3_kk<0>(f_C_part_0, a + 0u, b + 0u, 0);
+            mma_n192_e4m3_kk<0>(f_C_part_0, a + 2u, b + 2u, 1);
+            mma_n192_e4m3_kk<0>(f_C_part_0, a + 4u, b + 4u, 1);
+            mma_n192_e4m3_kk<0>(f_C_part_0, a + 6u, b + 6u, 1);
             mma_commit();
           }
           mma_wait<0>();
           settle(f_C_part_0);
-          if (lane == 0u) arrive(base + 196648u + 8u * s_A_B);
+          if (lane == 0u) arrive(base + 229416u + 8u * s_A_B);
           if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
-          if ((((v_ko + 1) % 4) == 0)) {
-            {
-              const int first = (0 + (int)(warp % 4u * 16u + lane / 4u));
-              #pragma unroll
-              for (int x = 0; x < 64; ++x) {
-                const int v_i = first + 8 * (x >> 1 & 1);
-                const int v_j = 8 * (x >> 2) + 2 * (int)(lane % 4u) + (x & 1);
-                f_C_local_0[x] = (float)((f_C_local_0[x] + f_C_part_0[x]));
-              }
-            }
+          {
+            const int first = (0 + (int)(warp % 4u * 16u + lane / 4u));
             #pragma unroll
-            for (int x = 0; x < 64; ++x) f_C_part_0[x] = (float)((0.0f));
+            for (int x = 0; x < 96; ++x) {
+              const int v_i = first + 8 * (x >> 1 & 1);
+              const int v_j = 8 * (x >> 2) + 2 * (int)(lane % 4u) + (x & 1);
+              f_C_local_0[x] = (float)((f_C_local_0[x] + f_C_part_0[x]));
+            }
           }
         }
+        #pragma unroll
+        for (int x = 0; x < 96; ++x) f_C_part_0[x] = (float)((0.0f));
         {
           const int first = (0 + (int)(warp % 4u * 16u + lane / 4u));
           #pragma unroll
-          for (int x = 0; x < 64; ++x) {
+          for (int x = 0; x < 96; ++x) {
             const int v_i = first + 8 * (x >> 1 & 1);
             const int v_j = 8 * (x >> 2) + 2 * (int)(lane % 4u) + (x & 1);
             f_C_local_0[x] = (float)((f_C_local_0[x] + f_C_part_0[x]));
@@ -192,20 +175,38 @@ k_gemm_promoted(
         role_sync(1u, 128u);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
-          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
-          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
-          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
-          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
-          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
-          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
-          store_matrix(base + 163840u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
         }
         fence_async();
         role_sync(1u, 128u);
         if (thread == 0u) {
-          bulk_store_2d(base + 163840u, &map_2, (v_bx * 128), (v_by * 128));
-          bulk_store_2d(base + 163840u + 16384u, &map_2, ((v_bx * 128) + 64), (v_by * 128));
+          bulk_store_2d(base + 204800u, &map_2, (v_bx * 192), (v_by * 128));
+          bulk_store_2d(base + 204800u + 8192u, &map_2, ((v_bx * 192) + 32), (v_by * 128));
+          bulk_store_2d(base + 204800u + 16384u, &map_2, ((v_bx * 192) + 64), (v_by * 128));
+          store_commit();
+        }
+        if (thread == 0u) store_wait_read();
+        role_sync(1u, 128u);
+        {
+          const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 0u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 32u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 64u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 96u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 128u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
+          store_matrix(base + 204800u + tile_at<64, 8192, 3>(row, 160u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
+        }
+        fence_async();
+        role_sync(1u, 128u);
+        if (thread == 0u) {
+          bulk_store_2d(base + 204800u, &map_2, ((v_bx * 192) + 96), (v_by * 128));
+          bulk_store_2d(base + 204800u + 8192u, &map_2, (((v_bx * 192) + 96) + 32), (v_by * 128));
+          bulk_store_2d(base + 204800u + 16384u, &map_2, (((v_bx * 192) + 96) + 64), (v_by * 128));
           store_commit();
         }
       }
@@ -221,63 +222,46 @@ k_gemm_promoted(
       const u64 d_A_shared_k = 0x4000004000010000ull | (u64)(((base + 0u) & 0x3ffffu) >> 4);
       const u64 d_B_shared_k = 0x4000004000010000ull | (u64)(((base + 81920u) & 0x3ffffu) >> 4);
       #pragma unroll 1
-      for (int v_tile = (int)blockIdx.x; v_tile < 4096; v_tile += (int)gridDim.x) {
-        const int v_bx = ((v_tile % 512) / min(8, (64 - ((v_tile / 512) * 8))));
-        const int v_by = (((v_tile / 512) * 8) + ((v_tile % 512) % min(8, (64 - ((v_tile / 512) * 8)))));
-        float f_C_local_0[64];
-        float f_C_part_0[64];
+      for (int v_tile = (int)blockIdx.x; v_tile < 2752; v_tile += (int)gridDim.x) {
+        const int v_bx = ((v_tile % 344) / min(8, (64 - ((v_tile / 344) * 8))));
+        const int v_by = (((v_tile / 344) * 8) + ((v_tile % 344) % min(8, (64 - ((v_tile / 344) * 8)))));
+        float f_C_local_0[96];
+        float f_C_part_0[96];
         #pragma unroll
-        for (int x = 0; x < 64; ++x) f_C_local_0[x] = (float)((0.0f));
-        wait(base + 196608u + 8u * s_A_B, p_A_B);
-        {
-          const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u) + 512u,
-                    b = d_B_shared_k + (u64)(s_A_B * 1024u);
-          mma_fence();
-          mma_n128_e4m3_kk<0>(f_C_part_0, a + 0u, b + 0u, 0);
-          mma_n128_e4m3_kk<0>(f_C_part_0, a + 2u, b + 2u, 1);
-          mma_n128_e4m3_kk<0>(f_C_part_0, a + 4u, b + 4u, 1);
-          mma_n128_e4m3_kk<0>(f_C_part_0, a + 6u, b + 6u, 1);
-          mma_commit();
-        }
-        mma_wait<0>();
-        settle(f_C_part_0);
-        if (lane == 0u) arrive(base + 196648u + 8u * s_A_B);
-        if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
+        for (int x = 0; x < 96; ++x) f_C_local_0[x] = (float)((0.0f));
         #pragma unroll 1
-        for (int v_ko = 1; v_ko < 64; ++v_ko) {
-          wait(base + 196608u + 8u * s_A_B, p_A_B);
+        for (int v_ko = 0; v_ko < 64; ++v_ko) {
+          wait(base + 229376u + 8u * s_A_B, p_A_B);
           {
             const u64 a = d_A_shared_k + (u64)(s_A_B * 1024u) + 512u,
-                      b = d_B_shared_k + (u64)(s_A_B * 1024u);
+                      b = d_B_shared_k + (u64)(s_A_B * 1536u);
             mma_fence();
-            mma_n128_e4m3_kk<0>(f_C_part_0, a + 0u, b + 0u, 1);
-            mma_n128_e4m3_kk<0>(f_C_part_0, a + 2u, b + 2u, 1);
-            mma_n128_e4m3_kk<0>(f_C_part_0, a + 4u, b + 4u, 1);
-            mma_n128_e4m3_kk<0>(f_C_part_0, a + 6u, b + 6u, 1);
+            mma_n192_e4m3_kk<0>(f_C_part_0, a + 0u, b + 0u, 0);
+            mma_n192_e4m3_kk<0>(f_C_part_0, a + 2u, b + 2u, 1);
+            mma_n192_e4m3_kk<0>(f_C_part_0, a + 4u, b + 4u, 1);
+            mma_n192_e4m3_kk<0>(f_C_part_0, a + 6u, b + 6u, 1);
             mma_commit();
           }
           mma_wait<0>();
           settle(f_C_part_0);
-          if (lane == 0u) arrive(base + 196648u + 8u * s_A_B);
+          if (lane == 0u) arrive(base + 229416u + 8u * s_A_B);
           if (++s_A_B == 5u) { s_A_B = 0u; p_A_B ^= 1u; }
-          if ((((v_ko + 1) % 4) == 0)) {
-            {
-              const int first = (0 + (int)(warp % 4u * 16u + lane / 4u));
-              #pragma unroll
-              for (int x = 0; x < 64; ++x) {
-                const int v_i = first + 8 * (x >> 1 & 1);
-                const int v_j = 8 * (x >> 2) + 2 * (int)(lane % 4u) + (x & 1);
-                f_C_local_0[x] = (float)((f_C_local_0[x] + f_C_part_0[x]));
-              }
-            }
+          {
+            const int first = (0 + (int)(warp % 4u * 16u + lane / 4u));
             #pragma unroll
-            for (int x = 0; x < 64; ++x) f_C_part_0[x] = (float)((0.0f));
+            for (int x = 0; x < 96; ++x) {
+              const int v_i = first + 8 * (x >> 1 & 1);
+              const int v_j = 8 * (x >> 2) + 2 * (int)(lane % 4u) + (x & 1);
+              f_C_local_0[x] = (float)((f_C_local_0[x] + f_C_part_0[x]));
+            }
           }
         }
+        #pragma unroll
+        for (int x = 0; x < 96; ++x) f_C_part_0[x] = (float)((0.0f));
         {
           const int first = (0 + (int)(warp % 4u * 16u + lane / 4u));
           #pragma unroll
-          for (int x = 0; x < 64; ++x) {
+          for (int x = 0; x < 96; ++x) {
             const int v_i = first + 8 * (x >> 1 & 1);
             const int v_j = 8 * (x >> 2) + 2 * (int)(lane % 4u) + (x & 1);
             f_C_local_0[x] = (float)((f_C_local_0[x] + f_C_part_0[x]));
@@ -287,20 +271,38 @@ k_gemm_promoted(
         role_sync(2u, 128u);
         {
           const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 192u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
-          store_matrix(base + 163840u + 8192u + tile_at<128, 16384, 7>(row, 224u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 0u + half), pack_bf16((float)f_C_local_0[0], (float)f_C_local_0[1]), pack_bf16((float)f_C_local_0[2], (float)f_C_local_0[3]), pack_bf16((float)f_C_local_0[4], (float)f_C_local_0[5]), pack_bf16((float)f_C_local_0[6], (float)f_C_local_0[7]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 32u + half), pack_bf16((float)f_C_local_0[8], (float)f_C_local_0[9]), pack_bf16((float)f_C_local_0[10], (float)f_C_local_0[11]), pack_bf16((float)f_C_local_0[12], (float)f_C_local_0[13]), pack_bf16((float)f_C_local_0[14], (float)f_C_local_0[15]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 64u + half), pack_bf16((float)f_C_local_0[16], (float)f_C_local_0[17]), pack_bf16((float)f_C_local_0[18], (float)f_C_local_0[19]), pack_bf16((float)f_C_local_0[20], (float)f_C_local_0[21]), pack_bf16((float)f_C_local_0[22], (float)f_C_local_0[23]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 96u + half), pack_bf16((float)f_C_local_0[24], (float)f_C_local_0[25]), pack_bf16((float)f_C_local_0[26], (float)f_C_local_0[27]), pack_bf16((float)f_C_local_0[28], (float)f_C_local_0[29]), pack_bf16((float)f_C_local_0[30], (float)f_C_local_0[31]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 128u + half), pack_bf16((float)f_C_local_0[32], (float)f_C_local_0[33]), pack_bf16((float)f_C_local_0[34], (float)f_C_local_0[35]), pack_bf16((float)f_C_local_0[36], (float)f_C_local_0[37]), pack_bf16((float)f_C_local_0[38], (float)f_C_local_0[39]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 160u + half), pack_bf16((float)f_C_local_0[40], (float)f_C_local_0[41]), pack_bf16((float)f_C_local_0[42], (float)f_C_local_0[43]), pack_bf16((float)f_C_local_0[44], (float)f_C_local_0[45]), pack_bf16((float)f_C_local_0[46], (float)f_C_local_0[47]));
         }
         fence_async();
         role_sync(2u, 128u);
         if (thread == 0u) {
-          bulk_store_2d(base + 163840u + 8192u, &map_2, (v_bx * 128), ((v_by * 128) + 64));
-          bulk_store_2d(base + 163840u + 8192u + 16384u, &map_2, ((v_bx * 128) + 64), ((v_by * 128) + 64));
+          bulk_store_2d(base + 204800u + 4096u, &map_2, (v_bx * 192), ((v_by * 128) + 64));
+          bulk_store_2d(base + 204800u + 4096u + 8192u, &map_2, ((v_bx * 192) + 32), ((v_by * 128) + 64));
+          bulk_store_2d(base + 204800u + 4096u + 16384u, &map_2, ((v_bx * 192) + 64), ((v_by * 128) + 64));
+          store_commit();
+        }
+        if (thread == 0u) store_wait_read();
+        role_sync(2u, 128u);
+        {
+          const u32 row = 0u + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 0u + half), pack_bf16((float)f_C_local_0[48], (float)f_C_local_0[49]), pack_bf16((float)f_C_local_0[50], (float)f_C_local_0[51]), pack_bf16((float)f_C_local_0[52], (float)f_C_local_0[53]), pack_bf16((float)f_C_local_0[54], (float)f_C_local_0[55]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 32u + half), pack_bf16((float)f_C_local_0[56], (float)f_C_local_0[57]), pack_bf16((float)f_C_local_0[58], (float)f_C_local_0[59]), pack_bf16((float)f_C_local_0[60], (float)f_C_local_0[61]), pack_bf16((float)f_C_local_0[62], (float)f_C_local_0[63]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 64u + half), pack_bf16((float)f_C_local_0[64], (float)f_C_local_0[65]), pack_bf16((float)f_C_local_0[66], (float)f_C_local_0[67]), pack_bf16((float)f_C_local_0[68], (float)f_C_local_0[69]), pack_bf16((float)f_C_local_0[70], (float)f_C_local_0[71]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 96u + half), pack_bf16((float)f_C_local_0[72], (float)f_C_local_0[73]), pack_bf16((float)f_C_local_0[74], (float)f_C_local_0[75]), pack_bf16((float)f_C_local_0[76], (float)f_C_local_0[77]), pack_bf16((float)f_C_local_0[78], (float)f_C_local_0[79]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 128u + half), pack_bf16((float)f_C_local_0[80], (float)f_C_local_0[81]), pack_bf16((float)f_C_local_0[82], (float)f_C_local_0[83]), pack_bf16((float)f_C_local_0[84], (float)f_C_local_0[85]), pack_bf16((float)f_C_local_0[86], (float)f_C_local_0[87]));
+          store_matrix(base + 204800u + 4096u + tile_at<64, 8192, 3>(row, 160u + half), pack_bf16((float)f_C_local_0[88], (float)f_C_local_0[89]), pack_bf16((float)f_C_local_0[90], (float)f_C_local_0[91]), pack_bf16((float)f_C_local_0[92], (float)f_C_local_0[93]), pack_bf16((float)f_C_local_0[94], (float)f_C_local_0[95]));
+        }
+        fence_async();
+        role_sync(2u, 128u);
+        if (thread == 0u) {
+          bulk_store_2d(base + 204800u + 4096u, &map_2, ((v_bx * 192) + 96), ((v_by * 128) + 64));
+          bulk_store_2d(base + 204800u + 4096u + 8192u, &map_2, (((v_bx * 192) + 96) + 32), ((v_by * 128) + 64));
+          bulk_store_2d(base + 204800u + 4096u + 16384u, &map_2, (((v_bx * 192) + 96) + 64), ((v_by * 128) + 64));
           store_commit();
         }
       }
