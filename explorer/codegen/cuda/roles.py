@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from explorer.codegen.cuda import copies, maps, matrix, parts
+from explorer.codegen.cuda import copies, maps, matrix, parts, stores
 from explorer.codegen.cuda.bounds import Ranges
 from explorer.codegen.cuda.context import Block, Role, is_bulk, is_bulk_store
 from explorer.codegen.cuda.counters import Counter, Mode, counters_of, opens, uses_open
@@ -65,9 +65,9 @@ OPS: dict[type, Emitter] = {
 }
 COPIES: dict[tuple[Scope, Scope], Emitter] = {
     (Scope.GLOBAL, Scope.SHARED): copies.element_load,
-    (Scope.FRAGMENT, Scope.GLOBAL): copies.fragment_store,
-    (Scope.FRAGMENT, Scope.SHARED): copies.fragment_stage,
-    (Scope.SHARED, Scope.GLOBAL): copies.store_elements,
+    (Scope.FRAGMENT, Scope.GLOBAL): stores.fragment_store,
+    (Scope.FRAGMENT, Scope.SHARED): stores.fragment_stage,
+    (Scope.SHARED, Scope.GLOBAL): stores.store_elements,
 }
 
 

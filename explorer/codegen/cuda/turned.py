@@ -10,8 +10,9 @@ Invariant: each element goes where the body puts it. Source: PTX ISA, stmatrix, 
 from __future__ import annotations
 
 from explorer.codegen.cuda.context import Role
-from explorer.codegen.cuda.copies import group_row, pair_text, tile_template
+from explorer.codegen.cuda.copies import tile_template
 from explorer.codegen.cuda.fragments import Fragment
+from explorer.codegen.cuda.stores import group_row, pair_text
 from explorer.expr import TRUE, Var
 from explorer.ir.dtypes import DType
 from explorer.ir.nodes import Element, Map
