@@ -130,11 +130,11 @@ def many_hints(problem: Problem) -> tuple[Hint, ...]:
 
 def leaves_idle(hint: Hint, problem: Problem) -> bool:
     """Whether the last tiles are worth streaming: their wave is far from full."""
-    tiles = tiles_of(problem, hint.values["block_M"], hint.values["block_N"])
-    waves = -(-tiles // UNITS)
-    idle = waves * UNITS - tiles
+    tile = (hint.values["block_M"], hint.values["block_N"])
+    count = waves(problem, *tile, pairs=False)
+    idle = count * UNITS - tiles_of(problem, *tile)
     turns = hint.skeleton.startswith(TURNS.partition(";")[0])
-    return waves > 1 and IDLE_PARTS * idle >= waves * UNITS and not turns
+    return count > 1 and IDLE_PARTS * idle >= count * UNITS and not turns
 
 
 def fitted_hints(problem: Problem) -> tuple[Hint, ...]:

@@ -11,10 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from explorer.constraints.clusters import cluster_sizes
 from explorer.constraints.graph import plan_turns
 from explorer.constraints.rule import Requirement, Rule, literal, require
 from explorer.errors import ScheduleError
-from explorer.expr import any_of, const, divides, equal, maximum, negate, product, total
+from explorer.expr import (
+    Expr,
+    all_of,
+    any_of,
+    const,
+    divides,
+    equal,
+    maximum,
+    negate,
+    product,
+    round_up,
+    select,
+    total,
+)
 from explorer.ir.nodes import Gemm
 from explorer.machine import Machine
 from explorer.schedule.plan import Plan, PlanEntry, PlanOp
@@ -88,9 +102,11 @@ def streamed_tiles(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     except ScheduleError:
         return
     if not alike_tiles(plan.kernel, loop):
-        yield require(whole, f"stream: tiles have different or unknown numbers of {loop.var}")
+        yield require(
+            whole, f"stream: tiles have different or unknown numbers of iterations of {loop.var}"
+        )
         return
-    tiles = product([extent for _, extent in plan.kernel.grid])
+    tiles = _walked_tiles(plan, machine)
     yield require(
         any_of(whole, loop.extent > 1),
         "stream: a tile of {extent} iterations cannot be cut",
@@ -110,6 +126,18 @@ def streamed_tiles(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     )
 
 
+def _walked_tiles(plan: Plan, machine: Machine) -> Expr:
+    """The tiles of a launch, its axis of clusters rounded up to whole ones."""
+    extents = []
+    for axis, (_, extent) in enumerate(plan.kernel.grid):
+        walked = extent
+        for size in cluster_sizes(machine)[1:]:
+            chosen = all_of(equal(plan.cluster, size), equal(plan.cluster_axis, axis))
+            walked = select(chosen, round_up(extent, size), walked)
+        extents.append(walked)
+    return product(extents)
+
+
 def split_workspace(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """The sums of all parts fit the memory set aside for them."""
     if plan.split == const(1) and plan.stream == const(0):
@@ -118,7 +146,7 @@ def split_workspace(plan: Plan, machine: Machine) -> Iterator[Requirement]:
         found = reduction_of(plan.kernel)
     except ScheduleError:
         return
-    tiles = product([extent for _, extent in plan.kernel.grid])
+    tiles = _walked_tiles(plan, machine)
     sums = total(buffer.bits for buffer in found.sums) // 8
     # By the part, since the solver divides a number more easily than it multiplies two unknowns.
     yield require(
@@ -160,7 +188,7 @@ RULES = (
         "form",
         "the partial sums of a shared reduction fit the workspace",
         "a shared reduction pays where tiles are few, and so are its sums",
-        "fewer parts, or split 1",
+        "fewer parts, or split 1 and stream 0",
         split_workspace,
     ),
 )

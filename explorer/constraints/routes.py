@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from explorer.constraints.roles import gemms_of
 from explorer.constraints.rule import Requirement, Rule, broken, require
-from explorer.expr import divides
+from explorer.expr import all_of, divides, equal
 from explorer.ir.access import is_bulk_load
 from explorer.ir.nodes import Copy, ops
 from explorer.machine import Machine, Scope
@@ -96,16 +96,17 @@ def operand_swizzle(plan: Plan, machine: Machine) -> Iterator[Requirement]:
 
 def staged_pieces(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """The pieces of a staged store are equal, and whole where registers hold columns by eights."""
-    whole = FRAGMENT_COLUMNS if machine.async_matrix else 1
-    sources = {op.id: op.src.buffer for op in ops(plan.kernel.body) if isinstance(op, Copy)}
+    group = FRAGMENT_COLUMNS if machine.async_matrix else 1
+    first = {op.id: op.src for op in ops(plan.kernel.body) if isinstance(op, Copy)}
     for store in plan.staged:
-        fragment = sources.get(f"{store.op}_stage")
-        if store.pieces > 1 and fragment is not None:
+        piece = first.get(f"{store.op}_stage")
+        if store.pieces > 1 and piece is not None:
+            columns, width = piece.buffer.shape[-1], piece.extent[-1]
             yield require(
-                divides(store.pieces * whole, fragment.shape[-1]),
-                f"{store.op}: {{columns}} columns of {fragment.name} are not {store.pieces} "
-                f"equal pieces of a multiple of {whole}",
-                columns=fragment.shape[-1],
+                all_of(divides(group, width), equal(store.pieces * width, columns)),
+                f"{store.op}: {{columns}} columns of {piece.buffer.name} are not {store.pieces} "
+                f"equal pieces of a multiple of {group}",
+                columns=columns,
             )
 
 

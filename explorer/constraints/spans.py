@@ -16,9 +16,9 @@ from attrs import frozen
 from explorer.constraints.accesses import statement_access
 from explorer.constraints.graph import plan_turns
 from explorer.constraints.rule import Requirement, Rule, broken, require
-from explorer.expr import Var, equal
-from explorer.ir.access import elements
-from explorer.ir.nodes import Element, Gemm, Loop, Map, Stmt, While, ops
+from explorer.expr import equal
+from explorer.ir.nodes import Loop, Stmt, While, ops
+from explorer.ir.transforms import row_fragments, shares_meet
 from explorer.machine import Machine, Scope
 from explorer.schedule.plan import Plan, PlanEntry, PlanPipeline, PlanSync
 from explorer.schedule.ws import WSScope
@@ -118,6 +118,7 @@ def coverage(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     rings = _Rings(plan)
     touched: dict[str, set[str]] = {}
     seen = {role.name: tuple(visits(plan, role.name)) for role in plan.roles}
+    held = {role: row_fragments(plan.ops[role]) for each in plan.splits for role in each.roles}
     for role in plan.roles:
         for visit in seen[role.name]:
             statement = statements.get(visit.op)
@@ -128,8 +129,8 @@ def coverage(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                     yield from rings.access(visit, buffer)
                     continue
                 touched.setdefault(buffer, set()).add(_party(plan, role.name))
-                if _party(plan, role.name) != role.name:
-                    yield from _row_divided(role.name, statement, buffer)
+                if role.name in held:
+                    yield from _row_divided(role.name, held[role.name], statement, buffer)
     for buffer, parties in sorted(touched.items()):
         if len(parties) > 1:
             yield broken(
@@ -322,16 +323,12 @@ def _placed_below(plan: Plan, name: str, role: str) -> Iterator[str]:
             yield from _placed_below(plan, entry.id, role)
 
 
-def _row_divided(role: str, statement: Stmt, buffer: str) -> Iterator[Requirement]:
+def _row_divided(
+    role: str, held: frozenset[str], statement: Stmt, buffer: str
+) -> Iterator[Requirement]:
     """Roles that split rows may share a buffer without a pipeline where each keeps to its rows."""
     for op in ops((statement,)):
-        whole = isinstance(op, Gemm) and op.b.buffer.name == buffer
-        if isinstance(op, Map):
-            row = Var(op.axes[0][0])
-            used = [e for store in op.stores for e in elements(store.value)]
-            used += [Element(store.buffer, store.indices) for store in op.stores]
-            whole = any(e.buffer.name == buffer and e.indices[0] != row for e in used)
-        if whole:
+        if shares_meet(op, held, buffer):
             yield broken(
                 f"role {role} touches rows of {buffer} in {op.id} that another role of its split "
                 "touches too, and no pipeline orders them"

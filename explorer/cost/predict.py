@@ -5,11 +5,11 @@ turns, each has the time of all their tiles. A block's range of streamed tiles i
 half its length, both cut off another block's, of which it is the last to come. Blocks that share a
 unit share its engines. What device memory has to deliver bounds the whole.
 
-Spearman's rank correlation with the measured times is 0.87 over the 400 trials of
-results/h200/gemm-8192-bfloat16 and 0.97 over the 400 of results/h200/gemm-4096-bfloat16, which
+Spearman's rank correlation with the measured times is 0.85 over the 153 trials of
+results/h200/gemm-8192-bfloat16 and 0.96 over the 156 of results/h200/gemm-4096-bfloat16, which
 were recorded after the figures were set on earlier runs of the same two problems
-(tests/unit/cost). Among those within 30% of the best it is 0.50 and 0.74, and the median
-prediction is 11% and 8% too long: good enough to leave the slow ones out; which of the others is
+(tests/unit/cost). Among those within 30% of the best it is 0.47 and 0.80, and the median
+prediction is 11% too long: good enough to leave the slow ones out; which of the others is
 fastest, only a measurement says.
 
 Invariant: a prediction is a pure function of program and machine, and never stands where a

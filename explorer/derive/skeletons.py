@@ -36,9 +36,9 @@ from explorer.schedule.reduction import alike_tiles, reduction_of
 from explorer.schedule.ws import WSScope
 
 LOADER_AND_CONSUMER = ("producer", "consumer")
-GEMM_RANK = 2
+MATRIX_RANK = 2
 # Two or three pieces make room for one more slot of every tile that two or three groups compute.
-PIECES = (2, 3)
+STAGING_PIECES = (2, 3)
 # Epilogues that go with every grouping of buffers into rings.
 PLAIN = ("direct", "staged")
 
@@ -107,7 +107,7 @@ def _epilogues_in_pieces(kernel: Kernel, machine: Machine) -> Iterator[tuple[str
     the rest."""
     for _, extensions in _epilogues(kernel):
         if extensions.staged and machine.async_matrix:
-            for pieces in PIECES:
+            for pieces in STAGING_PIECES:
                 staged = tuple(evolve(store, pieces=pieces) for store in extensions.staged)
                 yield f"staged in {pieces}", Extensions(staged=staged)
 
@@ -136,7 +136,7 @@ def _few_rows(kernel: Kernel, gemm: Gemm, machine: Machine) -> bool:
     """Whether the tensor that A's rows come from has a known number of them, and a small one."""
     copies = (op for op in ops(kernel.body) if isinstance(op, Copy))
     source = next((op.src for op in copies if op.dst.buffer.name == gemm.a.buffer.name), None)
-    if source is None or source.buffer.scope != Scope.GLOBAL or len(source.shape) != GEMM_RANK:
+    if source is None or source.buffer.scope != Scope.GLOBAL or len(source.shape) != MATRIX_RANK:
         return False
     kept = [axis for axis in range(len(source.extent)) if axis not in source.squeezed]
     rows = source.buffer.shape[kept[1 if gemm.transpose_a else 0]]

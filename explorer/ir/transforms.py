@@ -1,4 +1,4 @@
-"""Kernel rewrites that schedules ask for: a staged store, and one role's share of an op's rows.
+"""Kernel rewrites that schedules ask for: staged stores, whole or in pieces, and shares of rows.
 
 Both are plain functions from IR to IR, so that the derivation of spaces, the passes and the
 emitters apply the very same rewrite.
@@ -89,9 +89,12 @@ def stage_store(kernel: Kernel, op_id: str, staging_name: str, pieces: int = 1) 
 
 
 def _columns(region: Region, piece: int, width: Expr) -> Region:
-    """The `piece`-th part of a region's columns."""
-    start = (*region.start[:-1], region.start[-1] + piece * width)
-    return evolve(region, start=start, extent=(*region.extent[:-1], width))
+    """The `piece`-th part of a region's columns, its last dimension that is no single index."""
+    last = max(axis for axis in range(len(region.extent)) if axis not in region.squeezed)
+    start, extent = list(region.start), list(region.extent)
+    start[last] = start[last] + piece * width
+    extent[last] = width
+    return evolve(region, start=tuple(start), extent=tuple(extent))
 
 
 def _placed(kernel: Kernel, op_id: str) -> Stmt:
@@ -178,6 +181,11 @@ def _row_axis(op: Map, rows: frozenset[str]) -> str | None:
     return None
 
 
+def _divided_axis(op: Map, held: frozenset[str]) -> str:
+    """The axis of a body that is divided: the rows of what is held in shares, else the first."""
+    return _row_axis(op, held) or op.axes[0][0]
+
+
 def take_rows(op: Op, private_names: frozenset[str], index: IntLike, count: int) -> Op:
     """The share `index` of `count` of an op's rows.
 
@@ -187,11 +195,7 @@ def take_rows(op: Op, private_names: frozenset[str], index: IntLike, count: int)
     if count == 1:
         return op
     share = _Share(private_names, const(index), count, op.id)
-    touched = {region.buffer.name for region in _regions(op)}
-    into_whole = any(
-        r.buffer.scope.private and r.buffer.name not in private_names for r in access(op).writes
-    )
-    if isinstance(op, Define) or (into_whole and not touched & private_names):
+    if isinstance(op, Define) or _done_in_full(op, private_names):
         return op
     match op:
         case Copy():
@@ -207,6 +211,30 @@ def take_rows(op: Op, private_names: frozenset[str], index: IntLike, count: int)
             return evolve(op, src=share.rows(op.src), dst=share.rows(op.dst))
         case Map():
             return share.map(op)
+
+
+def _done_in_full(op: Op, held: frozenset[str]) -> bool:
+    """Whether everybody does all of an op: it sets what none of them holds a share of."""
+    touched = {region.buffer.name for region in _regions(op)}
+    into_whole = any(
+        r.buffer.scope.private and r.buffer.name not in held for r in access(op).writes
+    )
+    return into_whole and not touched & held
+
+
+def shares_meet(op: Op, held: frozenset[str], buffer: str) -> bool:
+    """Whether shares of an op touch the same rows of a buffer that nobody holds in shares."""
+    if buffer not in {region.buffer.name for region in _regions(op)}:
+        return False
+    if isinstance(op, Define) or _done_in_full(op, held):
+        return True
+    match op:
+        case Gemm():
+            return op.b.buffer.name == buffer or (op.transpose_a and op.a.buffer.name == buffer)
+        case Map():
+            row = Var(_divided_axis(op, held))
+            return any(e.buffer.name == buffer and e.indices[0] != row for e in _map_elements(op))
+    return False
 
 
 def take_buffer(buffer: Buffer, count: int) -> Buffer:
@@ -250,7 +278,7 @@ class _Share:
         )
 
     def map(self, op: Map) -> Map:
-        axis = _row_axis(op, self.held) or op.axes[0][0]
+        axis = _divided_axis(op, self.held)
         extents = dict(op.axes)
         share = _divided(extents[axis], self.count, f"'{self.op}'")
         env: dict[str, IntLike] = {axis: Var(axis) + self.index * share}
@@ -289,4 +317,4 @@ class _Share:
         return value
 
 
-__all__ = ["row_fragments", "stage_store", "take_buffer", "take_rows"]
+__all__ = ["row_fragments", "shares_meet", "stage_store", "take_buffer", "take_rows"]

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from explorer.lang.pools import KernelPool
 
 
+# Scalars that every program has: where a block is in its walk over the tiles.
+ORDINALS = {"tile": "ordinal", "unit": "ordinal"}
+
+
 @define(eq=False)
 class Frame:
     """An open block: its statements so far, and the guard of stores in an element-wise body."""
@@ -79,6 +83,8 @@ class Builder:
     def claim(self, name: str, kind: str, exact: bool = False) -> str:
         """Reserve a name for a `kind` of thing; `exact` refuses one that is taken."""
         held = self._names.get(name)
+        if held is None and kind in ("loop", "scalar", "argument"):
+            held = ORDINALS.get(name)
         if held is not None and not (kind == held == "loop"):
             if exact:
                 raise located(f"the {kind} '{name}' shadows the {held} '{name}': use another name")

@@ -32,7 +32,7 @@ from explorer.schedule.bound import Schedule
 
 PASSES: tuple[Pass, ...] = (
     bind_params,  # every size fixed
-    rewrite_kernel,  # staged stores in two halves, swapped gemms transposed
+    rewrite_kernel,  # staged stores through their buffers, swapped gemms transposed
     place_ops,  # scope bodies -> a tree of entries per role
     split_reduction,  # parts of the reduction as tiles, their sums handed over
     split_rows,  # each role its share of the rows

@@ -9,5 +9,5 @@ from explorer.schedule.plan import scheduled_kernel
 
 
 def rewrite_kernel(plan: Plan) -> Plan:
-    """The kernel with staged stores in two halves and swapped gemms transposed."""
+    """The kernel with staged stores through their buffers and swapped gemms transposed."""
     return evolve(plan, kernel=scheduled_kernel(plan.kernel, plan.schedule.extensions))

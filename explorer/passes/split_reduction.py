@@ -56,6 +56,7 @@ from explorer.schedule.reduction import (
     Reduction,
     Share,
     alike_tiles,
+    last_name,
     part_name,
     reduction_of,
     share_of,
@@ -164,7 +165,7 @@ class _Splitter:
 
     @property
     def scalar(self) -> str:
-        return f"{self.found.loop.var}_last"
+        return last_name(self.found.loop)
 
     def workspace(self, buffer: Buffer) -> Buffer:
         shape = (self.slots, const(self.parts), *buffer.shape)

@@ -29,10 +29,12 @@ from explorer.ir.nodes import (
     While,
     free_vars,
     ops,
+    walk,
     whole,
 )
 from explorer.machine import Scope
 from explorer.schedule.copies import overwrites
+from explorer.schedule.stream import StreamedLoop
 
 SUM_TYPE = "float32"
 
@@ -64,7 +66,31 @@ def share_of(loop: Loop, part: Expr, parts: int) -> Share:
 
 def part_name(loop: Loop) -> str:
     """The grid variable that numbers the parts of a loop."""
-    return f"{loop.var}_part"
+    return StreamedLoop(loop.var, loop.extent).part.name
+
+
+def last_name(loop: Loop) -> str:
+    """The scalar that says whether the sums of all parts of a loop are there."""
+    return f"{loop.var}_last"
+
+
+def _added_names(loop: Loop) -> frozenset[str]:
+    """Scalars that a program has where blocks share a loop."""
+    shared = StreamedLoop(loop.var, loop.extent)
+    return frozenset(each.name for each in (shared.first, shared.extent, shared.part)) | {
+        last_name(loop)
+    }
+
+
+def _scalar_names(kernel: Kernel) -> Iterator[str]:
+    yield from kernel.scalars
+    yield from (name for name, _ in kernel.grid)
+    for statement, _ in walk(kernel.body):
+        match statement:
+            case Loop():
+                yield statement.var
+            case Define():
+                yield statement.name
 
 
 def alike_tiles(kernel: Kernel, loop: Loop) -> bool:
@@ -78,6 +104,9 @@ def reduction_of(kernel: Kernel) -> Reduction:
     loop, before, behind = _main_loop(kernel)
     gemms = [op for op in ops((loop,)) if isinstance(op, Gemm)]
     sums = {gemm.c.buffer.name: gemm.c.buffer for gemm in gemms}
+    taken = sorted(_added_names(loop).intersection(_scalar_names(kernel)))
+    if taken:
+        raise ScheduleError(f"the reduction of {loop.id}: '{taken[0]}' is taken; rename it")
     for reason in _reasons(loop, before, behind, gemms, frozenset(sums)):
         raise ScheduleError(f"the reduction of {loop.id} cannot be split: {reason}")
     return Reduction(loop, tuple(sums.values()), tuple(statement.id for statement in behind))
@@ -162,4 +191,12 @@ def _touches(statement: Stmt, name: str) -> bool:
     return name in statement_access(statement).names
 
 
-__all__ = ["Reduction", "Share", "alike_tiles", "part_name", "reduction_of", "share_of"]
+__all__ = [
+    "Reduction",
+    "Share",
+    "alike_tiles",
+    "last_name",
+    "part_name",
+    "reduction_of",
+    "share_of",
+]

@@ -22,7 +22,7 @@ from attrs import frozen
 from explorer.expr import Cond, Expr, Var, ceildiv, maximum, minimum, select
 
 # A range of less than two tiles begins in one, fills another and ends in a third.
-PIECES = 3
+UNITS_A_RANGE = 3
 
 
 @frozen
@@ -79,7 +79,7 @@ class Stream:
     @property
     def units(self) -> Expr:
         """Units of all blocks, those without iterations included."""
-        return self.whole + PIECES * self.blocks
+        return self.whole + UNITS_A_RANGE * self.blocks
 
     @property
     def cuts(self) -> Expr:
@@ -115,4 +115,4 @@ class Stream:
         return (tile - self.whole) * self.iterations
 
 
-__all__ = ["PIECES", "Stream", "StreamedLoop"]
+__all__ = ["Stream", "StreamedLoop"]

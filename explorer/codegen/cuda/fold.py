@@ -139,8 +139,8 @@ def _cleared_by_gemm(name: str, body: Steps, ranges: Ranges) -> Steps | None:
             case Exec(Gemm(clear_accum=cond) as gemm) if _only_accumulates(gemm, name):
                 if cond == FALSE:
                     new = (evolve(step, op=evolve(gemm, clear_accum=TRUE)),)
-            case For() if _clears_last(step, name):
-                new = _cleared_every_time(step, name, ranges)
+            case For() if _cleared(step.body[last := _last_touch(step, name)]) == name:
+                new = _cleared_every_time(step, last, name, ranges)
             case For():
                 if _trips(step, ranges)[0] and not step.unroll:
                     first = substitute_steps(step.body, {step.var: step.start})
@@ -151,19 +151,16 @@ def _cleared_by_gemm(name: str, body: Steps, ranges: Ranges) -> Steps | None:
     return None
 
 
-def _clears_last(loop: For, name: str) -> bool:
-    """Whether what an iteration does last with a fragment is to fill it with 0."""
-    touching = [step for step in loop.body if _touches(step, name)]
-    return _cleared(touching[-1]) == name
+def _last_touch(loop: For, name: str) -> int:
+    """The place of the last step in a loop that touches a fragment, which some step does."""
+    return max(at for at, step in enumerate(loop.body) if _touches(step, name))
 
 
-def _cleared_every_time(loop: For, name: str, ranges: Ranges) -> Steps | None:
-    """A loop that leaves a fragment as it finds it, at 0: its gemm clears it in every iteration,
-    and one fill behind the loop stands for all."""
-    fill = next(step for step in reversed(loop.body) if _touches(step, name))
-    body = tuple(step for step in loop.body if step is not fill)
-    cleared = _cleared_by_gemm(name, body, ranges)
-    return None if cleared is None else (evolve(loop, body=cleared), fill)
+def _cleared_every_time(loop: For, at: int, name: str, ranges: Ranges) -> Steps | None:
+    """A loop that leaves a fragment as it finds it, at 0 by the fill `at`: its gemm clears it in
+    every iteration, and one fill behind the loop stands for all."""
+    cleared = _cleared_by_gemm(name, (*loop.body[:at], *loop.body[at + 1 :]), ranges)
+    return None if cleared is None else (evolve(loop, body=cleared), loop.body[at])
 
 
 def _only_accumulates(gemm: Gemm, name: str) -> bool:

@@ -71,7 +71,11 @@ class DeviceArray:
         """Set every element to a C expression of the operands' elements, in one kernel.
 
         It is computed in float32. An operand with one dimension less is the same for every row.
+        InputError for operands of another element type.
         """
+        for name, each in operands.items():
+            if each.element != self.element:
+                raise InputError(f"operand {name} is {each.element}, the result {self.element}")
         assign(self.element, expression, self.bits, {n: each.bits for n, each in operands.items()})
 
     def __matmul__(self, other: Any) -> Any:

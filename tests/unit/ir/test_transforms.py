@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import explorer.lang as T
 from explorer.errors import ScheduleError
 from explorer.expr import Const, Param, Var, const
 from explorer.ir.interpreter import Array, execute, run
@@ -147,6 +148,21 @@ def test_a_staged_store_in_pieces_keeps_the_meaning(pieces: int) -> None:
     inputs = gemm_inputs(9, 10, 7)
     expected, found = (run(each.at(**sizes), inputs)["C"] for each in (kernel, staged))
     np.testing.assert_array_equal(expected, found)
+
+
+def test_pieces_leave_an_index_of_the_last_dimension_alone() -> None:
+    @T.prim_func
+    def one_plane(A: T.Tensor((8, 12), "float32"), C: T.Tensor((8, 12, 3), "float32")):
+        with T.Kernel(2, threads=128) as bx:
+            local = T.alloc_fragment((4, 12), "float32")
+            T.copy(A[bx * 4, 0], local)
+            T.copy(local, C[bx * 4 : bx * 4 + 4, 0:12, 1])
+
+    staged = stage_store(one_plane, "copy_C", "C_stage", 3)
+    inputs = {"A": np.arange(96, dtype=np.float32).reshape(8, 12)}
+    expected, found = (run(kernel, inputs)["C"] for kernel in (one_plane, staged))
+    np.testing.assert_array_equal(expected, found)
+    np.testing.assert_array_equal(found[:, :, 1], inputs["A"])
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pytest
 
 import explorer.lang as T
 from explorer.errors import KernelError
+from explorer.ir.nodes import Loop
 
 SOURCE = Path(__file__).read_text().splitlines()
 block = T.Param("block")
@@ -665,3 +666,15 @@ def test_a_leading_dimension_is_the_second_last_stride() -> None:
     assert T.StridedTensor((4, 8), (10, 1)).pitch == 10
     assert T.StridedTensor((2, 4, 8), (40, 10, 1)).pitch == 10
     assert T.StridedTensor((4, 8), (8, 1)).pitch == 0
+
+
+def test_loops_do_not_take_the_names_of_ordinals() -> None:
+    @T.prim_func
+    def walk(A: T.Tensor((8, 4), "float32")):
+        with T.Kernel(2, threads=32) as unit:
+            shared = T.alloc_shared((4,), "float32")
+            for tile in T.serial(4):
+                T.copy(A[unit * 4 + tile, 0], shared)
+
+    assert [name for name, _ in walk.grid] == ["unit_2"]
+    assert [s.var for s in walk.body if isinstance(s, Loop)] == ["tile_2"]

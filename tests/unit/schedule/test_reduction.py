@@ -112,3 +112,11 @@ def test_the_parts_of_a_loop_hold_each_iteration_once(extent: int, parts: int) -
         assert 0 <= count <= -(-extent // parts)
         found += range(first, first + count)
     assert found == list(range(extent))
+
+
+@pytest.mark.parametrize("name", ["ko_part", "ko_last", "ko_first", "ko_extent"])
+def test_a_name_that_sharing_needs_is_taken(name: str) -> None:
+    loop = parts_of(KERNEL)[1]
+    grid = (*KERNEL.grid[:1], (name.replace("ko", loop.var), KERNEL.grid[1][1]))
+    with pytest.raises(ScheduleError, match=r"_\w+' is taken; rename it"):
+        reduction_of(evolve(KERNEL, grid=grid))

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from explorer.expr import Var, const, evaluate
-from explorer.schedule.stream import PIECES, Stream
+from explorer.schedule.stream import UNITS_A_RANGE, Stream
 
 UNIT, TILE, FIRST, PART = Var("unit"), Var("tile"), Var("first"), Var("part")
 
@@ -79,4 +79,4 @@ def test_a_block_has_whole_tiles_and_then_its_range() -> None:
     found = pieces(of(7, 8, 3))
     mine = [(e["tile"], e["first"], e["extent"]) for e in found if e["unit"] % 3 == 1]
     assert mine == [(1, 0, 8), (4, 3, 5), (5, 0, 6)]
-    assert max(e["unit"] for e in found) < 3 + PIECES * 3
+    assert max(e["unit"] for e in found) < 3 + UNITS_A_RANGE * 3
