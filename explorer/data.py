@@ -57,6 +57,8 @@ def _reason(problem: BaseException, kind: type | None) -> str:
     """One line for a leaf of a structuring error; messages of our own are kept."""
     if isinstance(problem, ValueError | InputError):
         return " ".join(str(problem).split())
+    if isinstance(problem, AttributeError):
+        return "expected an object"
     return cattrs.v.format_exception(problem, kind)
 
 

@@ -61,6 +61,8 @@ def bench(
 
     if ablate is not None and (shape or resume or table_only):
         raise InputError("--ablate names its own shape and tunes nothing: leave the others out")
+    if table_only and (resume or seconds is not None):
+        raise InputError("--table-only tunes nothing: leave --resume and --seconds out")
     shapes = [ablate] if ablate is not None else shape or []
     request = BenchRequest(
         suite=suite,

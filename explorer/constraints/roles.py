@@ -269,7 +269,7 @@ RULES = (
         "form",
         "resident blocks fit the machine, and raster groups belong to a grouped raster",
         "Launch",
-        "fewer blocks or warps",
+        "fewer blocks or warps; group 1, or raster grouped",
         launch,
     ),
 )

@@ -27,6 +27,7 @@ from explorer.runtime.library import pointers
 from explorer.runtime.tensors import (
     difference,
     on_memory,
+    require_finite,
     require_outputs,
     shape_of,
     stored_bytes,
@@ -64,6 +65,8 @@ class Stage:
             for name, array in workload.expected(problem, given).items()
         }
         require_outputs(self.kernel, {name: a.shape for name, a in self._reference.items()})
+        for name, array in self._reference.items():
+            require_finite(name, array.size - int(np.isfinite(array).sum()), array.size)
         doing("placing the tensors")
         self._sets = self._allocate()
         self._pointers = [self._pointers_of(arrays) for arrays in self._sets]

@@ -65,6 +65,16 @@ def require_outputs(kernel: Kernel, found: Mapping[str, tuple[int, ...]]) -> Non
         )
 
 
+def require_finite(name: str, others: int, size: int) -> None:
+    """InputError where `others` of a reference's `size` elements are NaN or infinite: outputs are
+    poisoned with NaN, and an error is a difference."""
+    if others:
+        raise InputError(
+            f"the reference of '{name}' is not finite at {others} of {size} elements: "
+            "give inputs whose result is"
+        )
+
+
 def require_memory(kernel: Kernel) -> None:
     """InputError where the host cannot hold the inputs, one set of tensors and the reference."""
     drawn = sum(map(stored_bytes, inputs(kernel)))

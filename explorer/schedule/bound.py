@@ -70,8 +70,8 @@ def verify_binding(binding: Binding, kernel: Kernel, machine: str) -> None:
     for what, bound, used in (
         ("kernel", binding.kernel, now.kernel),
         ("machine", binding.machine, now.machine),
-        ("buffers", binding.buffers, now.buffers),
-        ("statements", binding.statements, now.statements),
+        ("list of buffers", binding.buffers, now.buffers),
+        ("list of statements", binding.statements, now.statements),
         ("kernel digest", binding.kernel_digest, now.kernel_digest),
     ):
         if bound != used:

@@ -17,6 +17,8 @@ from explorer.errors import ScheduleError
 from explorer.schedule.ws import _int, _name, _scope_name
 
 E = TypeVar("E", bound=StrEnum)
+# Each piece is two ops of the kernel; no tile has as many groups of columns.
+PIECES_MOST = 64
 
 
 class SideMode(StrEnum):
@@ -43,6 +45,12 @@ def _bool(instance: Any, attribute: Any, value: Any) -> None:
         raise ScheduleError(
             f"{type(instance).__name__}.{attribute.name} must be true or false, got {value!r}"
         )
+
+
+def _pieces(instance: Any, attribute: Any, value: Any) -> None:
+    _positive(instance, attribute, value)
+    if value > PIECES_MOST:
+        raise ScheduleError(f"{type(instance).__name__}.pieces {value} > {PIECES_MOST}")
 
 
 def _member(kind: type[E], value: Any) -> E:
@@ -193,7 +201,7 @@ class StagedStore:
 
     op: str = field(validator=_name)
     staging: str = field(validator=_name)
-    pieces: int = field(default=1, validator=_positive)
+    pieces: int = field(default=1, validator=_pieces)
 
 
 @frozen

@@ -32,7 +32,7 @@ from explorer.tune.device import Device, SessionFactory
 from explorer.tune.peak import limit_s
 from explorer.tune.request import Request
 from explorer.tune.run import Silent, Tuner, Watcher
-from explorer.tune.table import Figures, Row, Table, save_table
+from explorer.tune.table import Figures, Row, Table, recorded_cases, save_table
 
 SECONDS, SECONDS_MOST, SECONDS_LEAST = 45.0, 60.0, 8.0
 TRIALS = 100_000  # the time ends a tune
@@ -122,9 +122,13 @@ def bench_on(
     """`bench_suite` with devices that `session` opens."""
     bench = SuiteBench(request, suite, session, watcher, workload_of or bundled_workload)
     cases = suite.chosen(request.shapes, request.layouts, request.dtypes)
+    bench.require_machine(cases)
     failures = {} if request.table_only else bench.tune(cases)
     table = bench.measure(cases, failures)
-    save_table(table, bench.out)
+    if set(recorded_cases(bench.out)) > set(cases):
+        watcher.phase(f"{bench.out / 'table.md'} has more cases, and is left as it is")
+    elif table.measured:
+        save_table(table, bench.out)
     return table
 
 
@@ -173,6 +177,17 @@ class SuiteBench:
     def folder(self, case: Case) -> Path:
         """The run folder of a case."""
         return self.out / case.name
+
+    def require_machine(self, cases: Sequence[Case]) -> None:
+        """InputError where a folder holds a run of another machine."""
+        for case in cases:
+            folder = self.folder(case)
+            held = read_info(folder).machine.name if (folder / "run.json").exists() else ""
+            if held not in ("", self._machine.name):
+                raise InputError(
+                    f"{folder} holds a run on {held}, this bench is on {self._machine.name}: "
+                    "--out names another folder"
+                )
 
     # ------------------------------------------------------------ tuning
 

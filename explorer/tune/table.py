@@ -12,7 +12,8 @@ from statistics import median, quantiles
 
 from attrs import frozen
 
-from explorer.data import dumps
+from explorer.data import dumps, loads
+from explorer.errors import RecordError
 from explorer.records import write_atomic, writing
 from explorer.space import Case
 
@@ -171,6 +172,15 @@ def markdown(cells: Sequence[Sequence[str]]) -> list[str]:
     ]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return [lines[0], rule, *lines[1:]]
+
+
+def recorded_cases(folder: Path) -> tuple[Case, ...]:
+    """The cases of the table in a folder; none where there is no table that can be read."""
+    try:
+        table = loads((folder / "table.json").read_text(), Table)
+    except (OSError, RecordError):
+        return ()
+    return tuple(row.case for row in table.rows)
 
 
 def save_table(table: Table, folder: Path) -> None:

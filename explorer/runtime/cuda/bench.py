@@ -30,6 +30,7 @@ from explorer.runtime.cuda.timing import Timer
 from explorer.runtime.tensors import (
     difference,
     on_memory,
+    require_finite,
     require_outputs,
     shape_of,
     stored_elements,
@@ -262,7 +263,10 @@ class CudaBench:
         self._restore(self._sets[0])
         import cupy  # noqa: PLC0415
 
-        return {name: cupy.asarray(array, np.float64) for name, array in found.items()}
+        reference = {name: cupy.asarray(array, np.float64) for name, array in found.items()}
+        for name, array in reference.items():
+            require_finite(name, array.size - int(np.isfinite(array).sum()), array.size)
+        return reference
 
 
 def _poison(bits: Any) -> None:

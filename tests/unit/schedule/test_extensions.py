@@ -17,6 +17,7 @@ from explorer.schedule.extensions import (
     Route,
     Side,
     SideMode,
+    StagedStore,
 )
 
 
@@ -71,3 +72,10 @@ def test_a_launch_streams_or_not() -> None:
 def test_counts_of_a_launch_start_at_one(name: str) -> None:
     with pytest.raises(ScheduleError, match=f"Launch.{name} must be at least 1, got 0"):
         Launch(**{name: 0})
+
+
+def test_pieces_are_some_and_not_endless() -> None:
+    assert StagedStore("store", "C_stage", 64).pieces == 64
+    for pieces in (0, 65, 1 << 40):
+        with pytest.raises(ScheduleError, match=r"StagedStore\.pieces"):
+            StagedStore("store", "C_stage", pieces)

@@ -135,6 +135,25 @@ def test_the_table_alone_tunes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_a_table_of_fewer_cases_is_not_put_in_the_place_of_one(tmp_path: Path) -> None:
+    run(tmp_path)
+    before = (tmp_path / "table.json").read_text()
+    phases: list[str] = []
+    watcher = SilentBench()
+    watcher.phase = phases.append  # type: ignore[method-assign]
+    table = run(tmp_path, watcher=watcher, table_only=True, shapes=((256, 256, 256),))
+    assert len(table.rows) == 1
+    assert "has more cases, and is left as it is" in phases[-1]
+    assert (tmp_path / "table.json").read_text() == before
+
+
+def test_runs_of_another_machine_are_not_measured_again(tmp_path: Path) -> None:
+    run(tmp_path)
+    for options in ({"table_only": True}, {"resume": True}, {}):
+        with pytest.raises(InputError, match="holds a run on cpu, this bench is on h200: --out"):
+            run(tmp_path, machine="h200", **options)
+
+
 def test_a_case_that_fails_is_a_row_that_says_why(tmp_path: Path) -> None:
     def workload_of(name: str) -> Workload:
         broken = dict.fromkeys(("block_M", "block_N", "block_K"), (1 << 14,))
