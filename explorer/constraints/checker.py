@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from attrs import evolve, frozen
 
 from explorer.constraints.rule import Requirement, Rule
-from explorer.constraints.rules import MEANING, STRUCTURE
+from explorer.constraints.rules import TIERS
 from explorer.errors import InputError, ScheduleError
 from explorer.expr import holds, substitute_cond, symbols
 from explorer.ir.nodes import Kernel, replace_symbols
@@ -105,7 +105,7 @@ def check_plan(plan: Plan, env: Mapping[str, int], machine: Machine) -> Report:
     if sizes:
         plan = evolve(plan, kernel=replace_symbols(plan.kernel, sizes))
     found: dict[Violation, None] = {}
-    for tier in (STRUCTURE, MEANING):
+    for tier in TIERS:
         for rule in tier:
             found.update(dict.fromkeys(_broken(rule, plan, env, machine)))
         if found:

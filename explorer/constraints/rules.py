@@ -1,7 +1,8 @@
 """The list of all rules, in the order in which they are reported.
 
-`STRUCTURE` says that names, ranges and places fit the kernel; `MEANING` presumes that, so that the
-checker goes on to it only where the structure holds.
+`NAMES` says that the extensions can be applied, `STRUCTURE` that names, ranges and places fit the
+kernel that they make; `MEANING` presumes both. The checker goes on only where what comes before
+holds.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from explorer.constraints import (
 from explorer.constraints.rule import Rule
 from explorer.data import digest
 
+NAMES: tuple[Rule, ...] = scopes.NAMES
+
 STRUCTURE: tuple[Rule, ...] = (*roles.STRUCTURE, *pipelines.STRUCTURE, *scopes.STRUCTURE)
 
 MEANING: tuple[Rule, ...] = (
@@ -48,7 +51,9 @@ MEANING: tuple[Rule, ...] = (
     *reduction.RULES,
 )
 
-RULES: tuple[Rule, ...] = (*STRUCTURE, *MEANING)
+TIERS = (NAMES, STRUCTURE, MEANING)
+
+RULES: tuple[Rule, ...] = tuple(rule for tier in TIERS for rule in tier)
 
 
 def rule_named(rule_id: str) -> Rule:

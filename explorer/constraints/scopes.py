@@ -1,6 +1,6 @@
 """Rules of scopes: what stands where (R-C1 to R-C5), and the stages of a body (R-H).
 
-Invariant: `STRUCTURE` rules read only names, so that every other rule may presume that names,
+Invariant: `NAMES` and `STRUCTURE` rules read only names, so that every other may presume that names,
 scopes and places fit the kernel.
 """
 
@@ -219,6 +219,17 @@ def span_stages(plan: Plan, machine: Machine) -> Iterator[Requirement]:
                 )
 
 
+NAMES = (
+    Rule(
+        "extension-names",
+        "form",
+        "extensions name roles, pipelines and ops that exist",
+        "schedule.extensions",
+        "correct the name, or drop the extension",
+        extension_names,
+    ),
+)
+
 STRUCTURE = (
     Rule(
         "op-placement",
@@ -243,14 +254,6 @@ STRUCTURE = (
         "R-C1",
         "name the loop's id in the role's body of the outer scope",
         entered,
-    ),
-    Rule(
-        "extension-names",
-        "form",
-        "extensions name roles, pipelines and ops that exist",
-        "schedule.extensions",
-        "correct the name, or drop the extension",
-        extension_names,
     ),
 )
 

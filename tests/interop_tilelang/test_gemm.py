@@ -9,15 +9,18 @@ from attrs import evolve
 
 from explorer.constraints import check
 from explorer.export import export_kernel_tilelang
+from explorer.export.limits import refusals
+from explorer.export.merge import merge_splits
 from explorer.ir.nodes import Kernel
 from explorer.machine import H200
 from explorer.passes import materialize as materialize_program
 from explorer.program.events import role_events
-from explorer.records import read_schedule
+from explorer.records import load
 from explorer.runtime import load_workload
 from explorer.schedule.bound import Schedule
 from explorer.schedule.extensions import CopyRoute, Launch, MatrixTile, Raster, Route, Swapped
 from explorer.schedule.ws import WSScope, WSSync, WSSyncKind
+from explorer.space import space_of
 from tests.interop_tilelang.candidates import LAYOUTS, kernel_of, solved, title_of
 from tests.interop_tilelang.materialize import (
     Counts,
@@ -29,6 +32,7 @@ from tests.interop_tilelang.materialize import (
 from tests.interop_tilelang.trace import Event
 
 pytestmark = pytest.mark.interop
+RESULTS = Path(__file__).parents[2] / "results" / "h200"
 
 
 def through_tilelang(kernel: Kernel, schedule: Schedule, folder: Path) -> Materialized:
@@ -198,21 +202,29 @@ def _early(body: tuple[object, ...]) -> tuple[object, ...]:
     return body
 
 
-WINNERS = sorted((Path(__file__).parents[2] / "results" / "h200").glob("*/best.json"))
+RUNS = sorted(each.parent for each in RESULTS.glob("*/best.json"))
 
 
-@pytest.mark.parametrize("best", WINNERS, ids=lambda best: best.parent.name)
-def test_measured_winners_are_accepted(best: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_what_was_measured_is_accepted(run: Path, tmp_path: Path) -> None:
     """What was timed on the card goes back into a TileLang kernel: split consumers as one role."""
-    size = int(best.parent.name.split("-")[1])
-    schedule = read_schedule(best)
-    workload = load_workload("gemm")
-    problem = workload.problem(dict.fromkeys("MNK", size), "bfloat16")
-    kernel = workload.kernel(problem)
-    theirs = through_tilelang(kernel, schedule, tmp_path)
+    recorded = load(run)
+    workload = load_workload(recorded.info.space)
+    problem = workload.problem(dict.fromkeys("MNK", int(run.name.split("-")[1])), "bfloat16")
+    space = space_of(workload, problem, H200)
+    timed = sorted((t for t in recorded.trials if t.time_us), key=lambda t: t.time_us or 0.0)
+    schedule = next(
+        schedule
+        for schedule in (space.candidate(trial.choices) for trial in timed)
+        if schedule.extensions.splits and not refusals(merge_splits(schedule))
+    )
+    theirs = through_tilelang(space.kernel, schedule, tmp_path)
     ranges = {name: (each.lo, each.hi) for name, each in theirs.roles.items()}
     producers = schedule.ws.role("producer").warps_hi
     assert ranges == {"producer": (0, producers), "consumer": (4, 12)}
-    depth = schedule.ws.pipeline("A_B").depth
-    assert theirs.counts == {"A_B": Counts((1,) * depth, (256,) * depth)}
-    assert theirs.shapes["A_shared"] == (depth, 128, 64)
+    assert theirs.counts == {
+        ring.name: Counts((1,) * ring.depth, (256,) * ring.depth) for ring in schedule.ws.pipelines
+    }
+    (ring,) = (ring for ring in schedule.ws.pipelines if "A_shared" in ring.buffers)
+    tile = dict(schedule.binding.params)
+    assert theirs.shapes["A_shared"] == (ring.depth, tile["block_M"], tile["block_K"])
