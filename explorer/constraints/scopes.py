@@ -1,7 +1,7 @@
 """Rules of scopes: what stands where (R-C1 to R-C5), and the stages of a body (R-H).
 
-Invariant: `NAMES` and `STRUCTURE` rules read only names, so that every other may presume that names,
-scopes and places fit the kernel.
+Invariant: `NAMES` and `STRUCTURE` rules read only names, so that every other one may presume that
+names, scopes and places fit the kernel.
 """
 
 from __future__ import annotations
