@@ -104,6 +104,7 @@ def test_streams_compile_without_spills(
     assert_compiles(gemm_space(layout, sizes), title, **(ODD | choices))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", [1, 2])
 def test_the_largest_tile_compiles_without_spills(cluster: int) -> None:
     pytest.importorskip("cuda.bindings")
@@ -112,6 +113,7 @@ def test_the_largest_tile_compiles_without_spills(cluster: int) -> None:
     assert_compiles(SPACE, DIRECT, **(GOOD | {"stream": 1, "depth_A_B": 4} | pair))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epilogue", ["direct", "staged"])
 @pytest.mark.parametrize("name", ["gemm_batched", "gemm_gelu", "gemm_residual"])
 def test_epilogues_run_behind_the_last_part(name: str, epilogue: str) -> None:

@@ -98,6 +98,7 @@ def test_elements_of_other_widths_are_staged_one_by_one() -> None:
     compiles_as_asked(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

@@ -111,7 +111,7 @@ def test_a_tile_whose_waves_are_full_is_tried(
 def test_every_hint_of_every_product_is_a_candidate() -> None:
     for name in ("gemm", "gemm_bias", "gemm_gelu", "gemm_batched", "gemm_strided"):
         workload = load_workload(name)
-        for sizes in ((4104, 4096, 1000), (1000, 1000, 1000), (16, 4096, 4096), (4096, 24, 512)):
+        for sizes in ((4104, 4096, 1000), (16, 4096, 4096), (4096, 24, 512)):
             named = {**workload.sizes, **dict(zip("MNK", sizes, strict=True))}
             problem = workload.problem(named, "bfloat16")
             space = space_of(workload, problem, H200)
