@@ -161,6 +161,11 @@ class Machine:
     cluster_max: int = 1
     turned_bits: tuple[int, ...] = ()
 
+    @property
+    def cluster_sizes(self) -> tuple[int, ...]:
+        """The numbers of blocks that a cluster may have."""
+        return tuple(1 << power for power in range(self.cluster_max.bit_length()))
+
     def memory(self, scope: Scope) -> MemoryScope | None:
         """The description of an on-chip memory, None where it is unlimited or absent."""
         return next((memory for memory in self.memories if memory.scope == scope), None)

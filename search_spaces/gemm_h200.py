@@ -85,7 +85,8 @@ def tiles_of(problem: Problem, block_M: int, block_N: int) -> int:
 
 # ---------------------------------------------------------------- many tiles
 
-# Skeleton, tile, slots. The most usual come first.
+# Skeleton, tile, slots, and registers that are not those of two consumers. The most usual come
+# first.
 MANY = (
     (PAIR.format("staged"), (128, 256), 3),
     (PAIR.format("staged in 2"), (128, 256), 4),
@@ -93,7 +94,7 @@ MANY = (
     (PAIR.format("staged"), (128, 192), 4),
     (PAIR.format("staged"), (128, 128), 6),
     (PAIR.format("direct"), (128, 256), 4),
-    (TURNS.format("staged"), (128, 192), 4),
+    (TURNS.format("staged"), (128, 192), 4, TWO_WIDE),
     (TURNS.format("staged"), (128, 160), 5),
     (TURNS.format("staged"), (128, 128), 6),
     (TURNS.format("staged"), (64, 256), 4),
@@ -114,9 +115,10 @@ def many_hints(problem: Problem) -> tuple[Hint, ...]:
     """Tiles that suit most problems, then those whose waves suit this one."""
     block_K = row_elements(problem)
 
-    def hint(skeleton: str, tile: tuple[int, int], depth: int) -> Hint:
-        wide_turns = skeleton == TURNS.format("staged") and tile == (128, 192)
-        return h200_hint(skeleton, (*tile, block_K), depth, TWO_WIDE if wide_turns else TWO)
+    def hint(
+        skeleton: str, tile: tuple[int, int], depth: int, nreg: tuple[int, int] = TWO
+    ) -> Hint:
+        return h200_hint(skeleton, (*tile, block_K), depth, nreg)
 
     usual = [hint(*each) for each in MANY]
     usual += [in_pairs(hint(*each)) for each in PAIRED]
@@ -142,15 +144,20 @@ def fitted_hints(problem: Problem) -> tuple[Hint, ...]:
     of rows, in blocks of their own and in pairs."""
     found = []
     for rows, roles, widest in FITTED:
-        widths = [columns for columns in BLOCK_N if 96 <= columns <= widest]
         for pairs in (False, True):
-
-            def cost(columns: int, rows: int = rows, pairs: bool = pairs) -> int:
-                return waves(problem, rows, columns, pairs) * tile_cost(rows, columns)
-
-            hints = (fitted_hint(problem, roles, rows, N) for N in sorted(widths, key=cost)[:2])
+            widths = best_widths(problem, rows, widest, pairs)
+            hints = (fitted_hint(problem, roles, rows, columns) for columns in widths)
             found += [in_pairs(hint) if pairs else hint for hint in hints]
     return tuple(found)
+
+
+def best_widths(problem: Problem, rows: int, widest: int, pairs: bool) -> list[int]:
+    """The two widths of a tile of so many rows that take the least."""
+
+    def cost(columns: int) -> int:
+        return waves(problem, rows, columns, pairs) * tile_cost(rows, columns)
+
+    return sorted((width for width in BLOCK_N if 96 <= width <= widest), key=cost)[:2]
 
 
 def tile_cost(rows: int, columns: int) -> int:

@@ -18,15 +18,10 @@ from explorer.schedule.plan import Plan
 SHARE_ROWS = 8
 
 
-def cluster_sizes(machine: Machine) -> tuple[int, ...]:
-    """The blocks that a cluster of the machine may have."""
-    return tuple(1 << power for power in range(machine.cluster_max.bit_length()))
-
-
 def cluster(plan: Plan, machine: Machine) -> Iterator[Requirement]:
     """A size that the machine has, whole clusters of blocks, and an axis of the grid."""
     size, axis, axes = plan.cluster, plan.cluster_axis, len(plan.kernel.grid)
-    legal = cluster_sizes(machine)
+    legal = machine.cluster_sizes
     yield require(
         any_of(*(equal(size, each) for each in legal)),
         f"clusters of {{size}} blocks: {machine.name} has {' and '.join(map(str, legal))}",

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from explorer.constraints.clusters import cluster_sizes
 from explorer.constraints.graph import plan_turns
 from explorer.constraints.rule import Requirement, Rule, literal, require
 from explorer.errors import ScheduleError
@@ -131,7 +130,7 @@ def _walked_tiles(plan: Plan, machine: Machine) -> Expr:
     extents = []
     for axis, (_, extent) in enumerate(plan.kernel.grid):
         walked = extent
-        for size in cluster_sizes(machine)[1:]:
+        for size in machine.cluster_sizes[1:]:
             chosen = all_of(equal(plan.cluster, size), equal(plan.cluster_axis, axis))
             walked = select(chosen, round_up(extent, size), walked)
         extents.append(walked)

@@ -64,6 +64,14 @@ def elements(value: Value) -> Iterator[Element]:
                 yield from elements(part)
 
 
+def map_elements(op: Map) -> Iterator[Element]:
+    """The buffer elements that a body writes, then those that it reads."""
+    for store in op.stores:
+        yield Element(store.buffer, store.indices)
+    for store in op.stores:
+        yield from elements(store.value)
+
+
 def access(op: Op) -> Access:
     """What one op reads and writes."""
     match op:

@@ -21,7 +21,7 @@ from attrs import evolve, field, frozen
 
 from explorer.errors import ScheduleError
 from explorer.expr import TRUE, Expr, Var
-from explorer.ir.access import access, elements
+from explorer.ir.access import access, map_elements
 from explorer.ir.nodes import (
     Buffer,
     Copy,
@@ -174,9 +174,7 @@ class _Turn(Rewrite):
     def rows_first(self, op: Map) -> Map:
         """A body over turned buffers, its axes in the order of their dimensions."""
         new = evolve(op, stores=tuple(map(self.store, op.stores)))
-        written = [Element(store.buffer, store.indices) for store in op.stores]
-        read = [e for store in op.stores for e in elements(store.value)]
-        held = next((e for e in (*written, *read) if e.buffer.name in self.turned), None)
+        held = next((e for e in map_elements(op) if e.buffer.name in self.turned), None)
         lead = held.indices[-1] if held else None
         first = lead.name if isinstance(lead, Var) else ""
         return evolve(new, axes=tuple(sorted(op.axes, key=lambda axis: axis[0] != first)))

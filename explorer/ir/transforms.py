@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from explorer.errors import ScheduleError
 from explorer.expr import Const, Expr, IntLike, Var, binary, const, substitute, substitute_cond
-from explorer.ir.access import access, elements
+from explorer.ir.access import access, map_elements
 from explorer.ir.nodes import (
     Arith,
     Buffer,
@@ -155,7 +155,7 @@ def _meeting_rows(op: Op, rows: set[str]) -> Iterator[str]:
     match op:
         case Map():
             axis = _row_axis(op, frozenset(rows))
-            for element in _map_elements(op):
+            for element in map_elements(op):
                 if axis and element.buffer.scope.private and element.indices[0] == Var(axis):
                     yield element.buffer.name
         case Reduce(_, _, src, dst, axis) if axis > 0:
@@ -166,15 +166,9 @@ def _meeting_rows(op: Op, rows: set[str]) -> Iterator[str]:
                 yield from (src.buffer.name, dst.buffer.name)
 
 
-def _map_elements(op: Map) -> Iterator[Element]:
-    for store in op.stores:
-        yield Element(store.buffer, store.indices)
-        yield from elements(store.value)
-
-
 def _row_axis(op: Map, rows: frozenset[str]) -> str | None:
     axes = {name for name, _ in op.axes}
-    for element in _map_elements(op):
+    for element in map_elements(op):
         lead = element.indices[0]
         if element.buffer.name in rows and isinstance(lead, Var) and lead.name in axes:
             return lead.name
@@ -233,7 +227,7 @@ def shares_meet(op: Op, held: frozenset[str], buffer: str) -> bool:
             return op.b.buffer.name == buffer or (op.transpose_a and op.a.buffer.name == buffer)
         case Map():
             row = Var(_divided_axis(op, held))
-            return any(e.buffer.name == buffer and e.indices[0] != row for e in _map_elements(op))
+            return any(e.buffer.name == buffer and e.indices[0] != row for e in map_elements(op))
     return False
 
 

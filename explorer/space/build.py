@@ -80,7 +80,7 @@ def machine_domains(machine: Machine) -> dict[str, tuple[int, ...]]:
         "blocks": (0, *blocks) if gpu else blocks,
         "raster": tuple(range(len(Raster))),
         "group": (1, 2, 4, 8, 16),
-        "cluster": tuple(1 << power for power in range(machine.cluster_max.bit_length())),
+        "cluster": machine.cluster_sizes,
         "cluster_axis": (0, 1),
         "split": SPLITS if gpu else (1,),
         "stream": (0, 1) if gpu else (0,),

@@ -25,7 +25,7 @@ from explorer.codegen.cuda.scalars import Scalars, c_name, fixed
 from explorer.codegen.cuda.turned import is_turned_stage, turned_stage
 from explorer.errors import ScheduleError
 from explorer.expr import TRUE, Const, Expr, Var, all_of, compare, const, product
-from explorer.ir.access import elements
+from explorer.ir.access import map_elements
 from explorer.ir.nodes import Buffer, Define, Element, Fill, Map, Reduce
 from explorer.ir.values import compute_dtype
 from explorer.machine import Scope
@@ -85,7 +85,7 @@ def map_body(role: Role, step: Exec) -> None:
     """An element-wise body."""
     op = step.op
     assert isinstance(op, Map)
-    held = [e for e in _map_elements(op) if e.buffer.name in role.fragments]
+    held = [e for e in map_elements(op) if e.buffer.name in role.fragments]
     matrix = next((e for e in held if role.fragments[e.buffer.name].matrix), None)
     if is_turned_stage(role, op):
         turned_stage(role, step)
@@ -97,11 +97,6 @@ def map_body(role: Role, step: Exec) -> None:
         _over_threads(role, step)
     written = {store.buffer.name for store in op.stores}
     role.unfenced |= bool(written & role.block.engine_reads)
-
-
-def _map_elements(op: Map) -> list[Element]:
-    found = [Element(store.buffer, store.indices) for store in op.stores]
-    return found + [e for store in op.stores for e in elements(store.value)]
 
 
 def _axis(index: Expr, op: Map) -> str:

@@ -54,7 +54,7 @@ def _store_pair(
     if paired:
         # The tensor's width is even where its pitch is, so that a pair is inside or outside whole.
         column = _guard(role, view.columns_left, view.columns, "column + 8 * j")
-        value = pair_text(registers, fragment.buffer.dtype, element)
+        value = _pair(registers, fragment.buffer.dtype, element)
         wide = "u32" if element.bits == 16 else "u64"
         _guarded(role, (row, column), f"*({wide}*)&{place}] = {value};")
         return
@@ -73,7 +73,19 @@ def _guarded(role: Role, conditions: tuple[str, ...], statement: str) -> None:
     role.out.line(f"if ({condition}) {statement}" if condition else statement)
 
 
-def pair_text(registers: list[str], source: DType, target: DType) -> str:
+def matrix_pairs(fragment: Fragment, target: DType, block: int, j: int) -> str:
+    """The operands of an stmatrix of the columns 8 j to 8 j + 15 of a block."""
+    array = fragment.array(block)
+    return ", ".join(
+        _pair(
+            [f"{array}[{4 * k + 2 * half + e}]" for e in range(2)], fragment.buffer.dtype, target
+        )
+        for k in (j, j + 1)
+        for half in range(2)
+    )
+
+
+def _pair(registers: list[str], source: DType, target: DType) -> str:
     if source == target and target.bits == 16:
         return f"(u32){registers[0]} | (u32){registers[1]} << 16"
     values = [widened_text(register, source) for register in registers]
@@ -114,24 +126,16 @@ def _stage_matrices(
     start: str,
     block: int,
 ) -> None:
-    array, template = fragment.array(block), tile_template(layout)
+    template = tile_template(layout)
     row = group_row(role, fragment, block)
     role.out.line(
         f"const u32 row = {row} + warp % 4u * 16u + lane % 16u, half = lane / 16u * 16u;"
     )
     first = columns.start // 8
     for j in range(0, len(columns) // 8, 2):
-        pairs = [
-            pair_text(
-                [f"{array}[{4 * k + 2 * h}]", f"{array}[{4 * k + 2 * h + 1}]"],
-                fragment.buffer.dtype,
-                op.dst.buffer.dtype,
-            )
-            for k in (first + j, first + j + 1)
-            for h in range(2)
-        ]
+        pairs = matrix_pairs(fragment, op.dst.buffer.dtype, block, first + j)
         at = f"base + {start} + tile_at<{template}>(row, {16 * j}u + half)"
-        role.out.line(f"store_matrix({at}, {', '.join(pairs)});")
+        role.out.line(f"store_matrix({at}, {pairs});")
 
 
 def _stage_elements(
@@ -220,4 +224,4 @@ def store_elements(role: Role, step: Exec) -> None:
         _guarded(role, guards, f"at[row * {target.pitch}ll + column] = {value};")
 
 
-__all__ = ["fragment_stage", "fragment_store", "group_row", "pair_text", "store_elements"]
+__all__ = ["fragment_stage", "fragment_store", "group_row", "matrix_pairs", "store_elements"]

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from explorer.codegen.cuda.context import Role
 from explorer.codegen.cuda.copies import tile_template
-from explorer.codegen.cuda.fragments import Fragment
-from explorer.codegen.cuda.stores import group_row, pair_text
+from explorer.codegen.cuda.stores import group_row, matrix_pairs
 from explorer.expr import TRUE, Var
-from explorer.ir.dtypes import DType
 from explorer.ir.nodes import Element, Map
 from explorer.machine import Scope
 from explorer.program.nodes import Exec
@@ -55,19 +53,8 @@ def turned_stage(role: Role, step: Exec) -> None:
             )
             for j in range(0, fragment.columns // 8, 2):
                 at = f"base + {start} + tile_at<{template}>({8 * j}u + row, byte)"
-                pairs = ", ".join(_pairs(fragment, store.buffer.dtype, block, j))
+                pairs = matrix_pairs(fragment, store.buffer.dtype, block, j)
                 role.out.line(f"store_matrix_turned({at}, {pairs});")
-
-
-def _pairs(fragment: Fragment, target: DType, block: int, j: int) -> list[str]:
-    array = fragment.array(block)
-    return [
-        pair_text(
-            [f"{array}[{4 * k + 2 * half + e}]" for e in range(2)], fragment.buffer.dtype, target
-        )
-        for k in (j, j + 1)
-        for half in range(2)
-    ]
 
 
 __all__ = ["is_turned_stage", "turned_stage"]
